@@ -1,0 +1,3 @@
+.PHONY: lint
+lint:
+	.venv/bin/ruff check .

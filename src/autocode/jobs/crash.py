@@ -1,0 +1,125 @@
+"""Named crash points: places where a test, a lesson or a curious reader kills the process.
+
+``AUTOCODE_CRASH=POINT[:NTH][=kill|pause|raise]`` arms one point. At its *NTH* passage (1 by default) the
+process is killed by SIGKILL, stopped by SIGSTOP, or raises :class:`CrashRaised`. It fires **once**: a
+token file in ``AUTOCODE_CRASH_TOKENS`` (a folder; by default one per home is set by the command line) is
+consumed first, so that a supervised restart isn't killed again. With the variable unset a point costs one
+comparison.
+
+The idea follows the debug triggers of DBOS Transact (``dbos/_debug_trigger.py``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, cast
+
+from autocode.jobs.errors import Transient, UsageError
+
+__all__ = ["ACTIONS", "POINTS", "CrashRaised", "arm", "at", "disarm"]
+
+Action = Literal["kill", "pause", "raise"]
+ACTIONS: Final[tuple[Action, ...]] = ("kill", "pause", "raise")
+
+POINTS: Final[tuple[str, ...]] = (
+    "enqueue.after-commit",
+    "submit.after-create",
+    "claim.before",
+    "claim.after",
+    "step.before",
+    "step.mid-write",
+    "step.after-object",
+    "step.after-checkpoint",
+    "result.before",
+    "result.after",
+    "reconcile.before-commit",
+)
+"""Every crash point that exists, in the order in which the life of a job meets them."""
+
+_SYNTAX: Final = re.compile(r"(?P<point>[a-z.-]+)(?::(?P<nth>[1-9][0-9]*))?(?:=(?P<action>[a-z]+))?")
+
+
+class CrashRaised(Transient):
+    """Raised at a crash point armed with ``=raise``."""
+
+    type = "crash-point"
+    title = "A crash point was armed"
+    default_hint = "Unset AUTOCODE_CRASH."
+
+
+@dataclass(slots=True)
+class _Armed:
+    point: str
+    nth: int
+    action: Action
+    token: Path | None
+    passed: int = field(default=0)
+
+
+_armed: _Armed | None = None
+
+
+def arm(spec: str | None, *, tokens: Path | None) -> None:
+    """Arm one crash point from *spec*; ``None`` or an empty string disarms.
+
+    Args:
+        spec: ``POINT[:NTH][=kill|pause|raise]``.
+        tokens: folder for the token file that makes it fire once across restarts; ``None``: once a process.
+
+    Raises:
+        UsageError: *spec* names no crash point, or its syntax is off.
+    """
+    global _armed  # noqa: PLW0603 - one armed point a process is the whole idea
+    if not spec:
+        _armed = None
+        return
+    match = _SYNTAX.fullmatch(spec)
+    point = match["point"] if match else spec
+    action = (match["action"] if match else None) or "kill"
+    if match is None or point not in POINTS or action not in ACTIONS:
+        raise UsageError(
+            f"AUTOCODE_CRASH={spec!r} names no crash point.",
+            hint="Use POINT[:NTH][=kill|pause|raise]; the points are " + ", ".join(POINTS) + ".",
+        )
+    token = None
+    if tokens is not None:
+        token = tokens / ("fired-" + hashlib.sha256(spec.encode()).hexdigest()[:16])
+    _armed = _Armed(point, int(match["nth"] or 1), cast("Action", action), token)
+
+
+def disarm() -> None:
+    """Disarm whatever is armed in this process."""
+    arm(None, tokens=None)
+
+
+def at(point: str) -> None:
+    """Mark a passage of *point*; does nothing unless that point is armed and this is its turn.
+
+    Raises:
+        CrashRaised: the point is armed with ``=raise``.
+    """
+    armed = _armed
+    if armed is None or armed.point != point:
+        return
+    armed.passed += 1
+    if armed.passed != armed.nth or not _consume(armed.token):
+        return
+    if armed.action == "raise":
+        raise CrashRaised(f"Crash point {point} was armed.")
+    os.kill(os.getpid(), signal.SIGKILL if armed.action == "kill" else signal.SIGSTOP)
+
+
+def _consume(token: Path | None) -> bool:
+    if token is None:
+        return True
+    token.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.close(os.open(token, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return False
+    return True
