@@ -1,0 +1,288 @@
+"""Attempts: begun once under a fence, renewed by a counter, ended once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from autocode.jobs import crash
+from autocode.jobs.errors import AttemptEnded, JobNotFound
+from autocode.jobs.ledger import jobs
+from autocode.jobs.ledger import schema as t
+from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger.events import Fact, record
+from autocode.jobs.projection import AttemptFacts, JobFacts, Outcome, budget_spent, counted_failures
+from autocode.jobs.retry import Backoff
+
+__all__ = [
+    "Attempt",
+    "attempt_holder",
+    "begin",
+    "end",
+    "end_in",
+    "facts",
+    "hold",
+    "renew",
+    "set_run",
+    "wants_run",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A begun attempt, as its own process knows it.
+
+    ``token`` proves that this process began it; ``fence`` grows with every attempt that begins in this
+    ledger, so that another database can refuse a stale writer (Kleppmann, "How to do distributed locking",
+    2016).
+    """
+
+    job_id: str
+    n: int
+    token: str
+    fence: int
+    time_limit: float
+
+
+def set_run(db: Database, job_id: str, n: int, flow_run_id: str) -> None:
+    """Note which flow run attempt *n* has. Idempotent."""
+    with db.write() as tx:
+        tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(flow_run_id=flow_run_id))
+
+
+def wants_run(db: Database) -> Sequence[tuple[str, int, datetime]]:
+    """Return (job id, n, due) of every planned attempt that has no flow run yet."""
+    query = sa.select(t.attempts.c.job_id, t.attempts.c.n, t.attempts.c.due_at).where(
+        t.attempts.c.flow_run_id.is_(None), t.attempts.c.begun_at.is_(None), t.attempts.c.ended_at.is_(None)
+    )
+    with db.read() as tx:
+        return [(row.job_id, row.n, row.due_at) for row in tx.execute(query)]
+
+
+def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -> Attempt:
+    """Claim attempt *n*: insert its fence and start its lease, in one transaction.
+
+    Args:
+        db: the ledger.
+        job_id: the job.
+        n: which attempt.
+        flow_run_id: the run that executes it; another run is refused.
+        holder: who runs it, for people and for proof of death.
+
+    Raises:
+        AttemptEnded: the attempt is over, was begun by somebody else, or the job was cancelled.
+        JobNotFound: no job has this id.
+    """
+    crash.at("claim.before")
+    token = str(uuid.uuid4())
+    with db.write() as tx:
+        jobs.lock(tx, job_id)
+        now = db.clock.now()
+        fence = _next_fence(tx)
+        claimed = tx.execute(
+            sa.update(t.attempts)
+            .where(
+                *_key(job_id, n),
+                t.attempts.c.begun_at.is_(None),
+                t.attempts.c.ended_at.is_(None),
+                sa.or_(t.attempts.c.flow_run_id.is_(None), t.attempts.c.flow_run_id == flow_run_id),
+            )
+            .values(
+                flow_run_id=flow_run_id,
+                token=token,
+                fence=fence,
+                holder=holder,
+                begun_at=now,
+                renewals=1,
+                renewed_at=now,
+            )
+        )
+        job = _job(tx, job_id)
+        if claimed.rowcount != 1 or job.cancel_requested_at is not None:
+            raise AttemptEnded(
+                f"Attempt {n} of job {job_id} can't begin: it has begun or ended already, "
+                "or the job was cancelled.",
+                hint=f"Retry the job itself: autocode-jobs jobs retry {job_id}.",
+            )
+        event = record(tx, job_id, Fact.BEGUN, {"attempt": n}, now)
+        tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(begun_event=event))
+    crash.at("claim.after")
+    return Attempt(job_id, n, token, fence, time_limit=job.time_limit)
+
+
+def renew(db: Database, attempt: Attempt) -> None:
+    """Move the attempt's counter; it succeeds, however late, unless the attempt was ended.
+
+    Raises:
+        AttemptEnded: somebody ended the attempt; this process must stop and touch nothing.
+    """
+    with db.write() as tx:
+        hold(tx, attempt, db.clock.now())
+
+
+def hold(tx: sa.Connection, attempt: Attempt, now: datetime) -> None:
+    """Prove, for the rest of the transaction, that *attempt* still holds its fence. Counts as a renewal.
+
+    Raises:
+        AttemptEnded: it was ended.
+    """
+    held = tx.execute(
+        sa.update(t.attempts)
+        .where(
+            *_key(attempt.job_id, attempt.n),
+            t.attempts.c.token == attempt.token,
+            t.attempts.c.ended_at.is_(None),
+        )
+        .values(renewals=t.attempts.c.renewals + 1, renewed_at=now)
+    )
+    if held.rowcount != 1:
+        raise AttemptEnded(f"Attempt {attempt.n} of job {attempt.job_id} was ended by somebody else.")
+
+
+def end(
+    db: Database,
+    job_id: str,
+    n: int,
+    outcome: Outcome,
+    *,
+    error: Mapping[str, Any] | None = None,
+    token: str | None = None,
+    renewals: int | None = None,
+) -> bool:
+    """End attempt *n* and plan the next one where the budget allows it, in one transaction.
+
+    Args:
+        db: the ledger.
+        job_id: the job.
+        n: which attempt.
+        outcome: how it ended.
+        error: the problem that ended it, as the contract's ``error`` object.
+        token: end it only if this process began it.
+        renewals: end it only if its counter still stands here (a lease that moved is not lost).
+
+    Returns:
+        Whether this call ended it; ``False`` where it was over already or a condition failed. Idempotent.
+    """
+    conditions = [*_key(job_id, n), t.attempts.c.ended_at.is_(None)]
+    if token is not None:
+        conditions.append(t.attempts.c.token == token)
+    if renewals is not None:
+        conditions.append(t.attempts.c.renewals == renewals)
+    with db.write() as tx:
+        jobs.lock(tx, job_id)
+        return end_in(tx, job_id, n, outcome, error=error, now=db.clock.now(), conditions=conditions)
+
+
+def end_in(
+    tx: sa.Connection,
+    job_id: str,
+    n: int,
+    outcome: Outcome,
+    *,
+    error: Mapping[str, Any] | None,
+    now: datetime,
+    conditions: Sequence[sa.ColumnElement[bool]],
+) -> bool:
+    """Do what :func:`end` does, inside the caller's transaction, which holds the job's lock."""
+    ended = tx.execute(
+        sa.update(t.attempts)
+        .where(*conditions)
+        .values(
+            ended_at=now,
+            outcome=outcome.value,
+            counts=outcome.counts,
+            error=None if error is None else dict(error),
+        )
+    )
+    if ended.rowcount != 1:
+        return False
+    event = record(tx, job_id, Fact.ENDED, {"attempt": n, "outcome": outcome.value}, now)
+    tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(ended_event=event))
+    tx.execute(sa.delete(t.references).where(t.references.c.holder == attempt_holder(job_id, n)))
+    _plan_next(tx, job_id, outcome, now)
+    return True
+
+
+def attempt_holder(job_id: str, n: int) -> str:
+    """Return the name under which attempt *n* holds tentative references to objects."""
+    return f"attempt:{job_id}:{n}"
+
+
+def facts(rows: Sequence[sa.Row[Any]], *, upto_event: int | None = None) -> list[AttemptFacts]:
+    """Turn attempt rows (in order of n) into facts, as they were right after event *upto_event*.
+
+    Within a job, event ids follow the order of commits, since every writer takes the job's lock first.
+    """
+
+    def happened(event: int | None) -> bool:
+        return event is not None and (upto_event is None or event <= upto_event)
+
+    result: list[AttemptFacts] = []
+    for row in rows:
+        ended = happened(row.ended_event)
+        # attempt n + 1 is planned by the very transaction that ends attempt n
+        if result and not result[-1].ended:
+            break
+        result.append(
+            AttemptFacts(
+                n=row.n,
+                due_at=row.due_at,
+                begun=happened(row.begun_event),
+                outcome=Outcome(row.outcome) if ended else None,
+                counts=bool(row.counts) and ended,
+            )
+        )
+    return result
+
+
+def _plan_next(tx: sa.Connection, job_id: str, outcome: Outcome, now: datetime) -> None:
+    if outcome in {Outcome.COMPLETED, Outcome.PERMANENT, Outcome.CANCELLED}:
+        return
+    job = _job(tx, job_id)
+    rows = tx.execute(
+        sa.select(t.attempts).where(t.attempts.c.job_id == job_id).order_by(t.attempts.c.n)
+    ).all()
+    known = facts(rows)
+    if job.cancel_requested_at is not None or budget_spent(JobFacts(job.max_attempts), known):
+        return
+    pause = 0.0
+    if outcome.counts:
+        first, factor, ceiling, jitter = job.backoff
+        backoff = Backoff(first, factor, ceiling, jitter)
+        pause = backoff.delay(max(1, counted_failures(known)))
+    tx.execute(
+        sa.insert(t.attempts).values(
+            job_id=job_id,
+            n=rows[-1].n + 1,
+            due_at=now + timedelta(seconds=pause),
+            renewals=0,
+            counts=False,
+            run_closed=False,
+        )
+    )
+
+
+def _next_fence(tx: sa.Connection) -> int:
+    counter = (
+        sa.update(t.counters)
+        .where(t.counters.c.name == "fence")
+        .values(value=t.counters.c.value + 1)
+        .returning(t.counters.c.value)
+    )
+    return int(tx.execute(counter).scalar_one())
+
+
+def _key(job_id: str, n: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+    return t.attempts.c.job_id == job_id, t.attempts.c.n == n
+
+
+def _job(tx: sa.Connection, job_id: str) -> sa.Row[Any]:
+    row = tx.execute(sa.select(t.jobs).where(t.jobs.c.job_id == job_id)).first()
+    if row is None:
+        raise JobNotFound(f"There is no job {job_id!r}.")
+    return row

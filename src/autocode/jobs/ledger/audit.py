@@ -1,0 +1,78 @@
+"""Who did what, and why: append-only, each entry chained to the one before by its digest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from autocode.jobs.canonical import canonical_json, digest_of
+from autocode.jobs.clock import rfc3339
+from autocode.jobs.ledger import schema as t
+from autocode.jobs.ledger.database import Database
+
+__all__ = ["GENESIS", "append", "broken_link", "entries"]
+
+GENESIS: Final = digest_of(b"")
+"""What the first entry names as the one before it."""
+
+
+def append(
+    db: Database,
+    *,
+    actor: str,
+    action: str,
+    target: str,
+    reason: str,
+    outcome: str,
+    data: Mapping[str, Any] | None = None,
+) -> int:
+    """Append an entry and return its number. Atomic; a locked counter row keeps the chain from forking."""
+    with db.write() as tx:
+        counter = (
+            sa.update(t.counters)
+            .where(t.counters.c.name == "audit")
+            .values(value=t.counters.c.value + 1)
+            .returning(t.counters.c.value)
+        )
+        seq = int(tx.execute(counter).scalar_one())
+        before = tx.execute(sa.select(t.audit.c.digest).where(t.audit.c.seq == seq - 1)).scalar()
+        entry = {
+            "seq": seq,
+            "at": db.clock.now(),
+            "actor": actor,
+            "action": action,
+            "target": target,
+            "reason": reason,
+            "outcome": outcome,
+            "data": dict(data or {}),
+            "previous": before or GENESIS,
+        }
+        tx.execute(sa.insert(t.audit).values(**entry, digest=_digest(entry)))
+    return seq
+
+
+def entries(db: Database, *, target: str | None = None) -> Sequence[sa.Row[Any]]:
+    """Return the entries in order, all or those about *target*."""
+    query = sa.select(t.audit).order_by(t.audit.c.seq)
+    if target is not None:
+        query = query.where(t.audit.c.target == target)
+    with db.read() as tx:
+        return tx.execute(query).all()
+
+
+def broken_link(db: Database) -> int | None:
+    """Return the number of the first entry that was altered, removed or inserted, or ``None``."""
+    previous = GENESIS
+    for expected, row in enumerate(entries(db), start=1):
+        entry = dict(row._mapping)  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
+        digest = entry.pop("digest")
+        if row.seq != expected or row.previous != previous or _digest(entry) != digest:
+            return expected
+        previous = digest
+    return None
+
+
+def _digest(entry: Mapping[str, Any]) -> str:
+    return digest_of(canonical_json({**entry, "at": rfc3339(entry["at"])}))

@@ -1,0 +1,182 @@
+"""One database, SQLite or PostgreSQL, behind two kinds of transaction: ``read`` and ``write``."""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+
+from autocode.jobs.clock import Clock, SystemClock
+from autocode.jobs.errors import DiskFull, HomeUnusable, JobsError, LedgerUnavailable
+from autocode.jobs.ledger import schema
+
+__all__ = ["SCHEMA_REVISION", "Database", "insert_missing", "sqlite_url"]
+
+SCHEMA_REVISION: Final = "0001"
+"""The newest migration under ``migrations/versions``; revisions are numbers and sort as text."""
+
+_MIGRATION_LOCK: Final = 0x6175746F636F6465
+"""Advisory lock key on PostgreSQL: the letters "autocode"."""
+
+_BUSY_SECONDS: Final = 15.0
+"""How long a statement waits for SQLite's write lock: longer than any transaction of ours may take."""
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the SQLAlchemy URL of the SQLite file at *path*."""
+    return str(sa.URL.create("sqlite", database=str(path)))
+
+
+class Database:
+    """A connection pool with this project's transaction rules.
+
+    SQLite runs in WAL mode with ``synchronous=FULL``: an acknowledged commit survives a power cut. Writers
+    take the lock at once (``BEGIN IMMEDIATE``), so that no transaction fails half-way for want of it.
+
+    Args:
+        url: ``sqlite:///…`` or ``postgresql+psycopg://…``.
+        clock: where time-stamps come from.
+    """
+
+    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self._engine = sa.create_engine(url, pool_pre_ping=url.startswith("postgresql"))
+        if self._engine.dialect.name == "sqlite":
+            sa.event.listen(self._engine, "connect", _prepare_sqlite)
+            sa.event.listen(self._engine, "begin", _begin_sqlite)
+        self._writer = self._engine.execution_options(autocode_write=True)
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._engine.dialect.name
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """Open a transaction that only reads.
+
+        Raises:
+            LedgerUnavailable: the database can't be reached.
+        """
+        with _translated(), self._engine.begin() as tx:
+            yield tx
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """Open a transaction that writes; it commits when the block ends, and rolls back when it raises.
+
+        Raises:
+            LedgerUnavailable: the database can't be reached, or its lock was held for 15 s.
+            DiskFull: the disk is full; nothing was written.
+            HomeUnusable: the database file is read-only.
+        """
+        with _translated(), self._writer.begin() as tx:
+            yield tx
+
+    def migrate(self) -> None:
+        """Bring the schema up to date; safe when several processes do it at once. Idempotent.
+
+        Raises:
+            HomeUnusable: a newer version of this program wrote the database.
+        """
+        with self.read() as tx:
+            current = _schema_revision(tx)
+        if current == SCHEMA_REVISION:
+            return
+        with self.write() as tx:
+            if self.dialect == "postgresql":
+                tx.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            current = _schema_revision(tx)
+            if current is not None and current > SCHEMA_REVISION:
+                raise HomeUnusable(
+                    f"The ledger has schema {current}, and this version knows {SCHEMA_REVISION} at most.",
+                    hint="Upgrade autocode-jobs, or point AUTOCODE_HOME at another folder.",
+                )
+            if current != SCHEMA_REVISION:
+                _upgrade(tx)
+                _seed(tx)
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self._engine.dispose()
+
+
+def insert_missing(tx: sa.Connection, table: sa.Table, **values: Any) -> bool:
+    """Insert a row unless its key exists; return whether it was inserted. Atomic."""
+    insert = postgresql.insert if tx.dialect.name == "postgresql" else sqlite.insert
+    statement = insert(table).values(**values).on_conflict_do_nothing()
+    return tx.execute(statement).rowcount == 1
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    # the driver's own transaction handling commits before DDL; ours is explicit
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={int(_BUSY_SECONDS * 1000)}")
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    write = connection.get_execution_options().get("autocode_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        translated = _translate(error)
+        if translated is None:
+            raise
+        raise translated from error
+
+
+def _translate(error: DBAPIError) -> JobsError | None:
+    text = str(error.orig)
+    if "disk is full" in text or "No space left" in text or getattr(error.orig, "errno", 0) == errno.ENOSPC:
+        return DiskFull("The ledger could not be written: the disk is full.")
+    if "readonly database" in text or "unable to open database" in text:
+        return HomeUnusable(f"The ledger can't be opened for writing: {text}.")
+    if "malformed" in text or "not a database" in text:
+        return HomeUnusable(
+            f"The ledger's file is damaged: {text}.",
+            hint="Move the file away or restore a backup; the store's objects are not affected.",
+        )
+    if "locked" in text or error.connection_invalidated or isinstance(error, sa.exc.OperationalError):
+        return LedgerUnavailable(f"The ledger's database did not answer: {text}.")
+    return None
+
+
+def _schema_revision(tx: sa.Connection) -> str | None:
+    if not sa.inspect(tx).has_table("schema_version"):
+        return None
+    row = tx.execute(sa.text("SELECT version_num FROM schema_version")).first()
+    return None if row is None else str(row[0])
+
+
+def _upgrade(tx: sa.Connection) -> None:
+    # Alembic is slow to import and needed once in the life of a database
+    from alembic import command  # noqa: PLC0415 - see above
+    from alembic.config import Config  # noqa: PLC0415 - see above
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = tx
+    command.upgrade(config, "head")
+
+
+def _seed(tx: sa.Connection) -> None:
+    insert_missing(tx, schema.meta, key="epoch", value=uuid.uuid4().hex[:12])
+    for name in ("cursor", "fence", "audit"):
+        insert_missing(tx, schema.counters, name=name, value=0)

@@ -1,0 +1,182 @@
+"""What was asked for: accepted once, durable before the id returns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from autocode.jobs import crash
+from autocode.jobs.canonical import canonical_json, digest_of
+from autocode.jobs.errors import JobConflict, JobNotFound, UsageError
+from autocode.jobs.ledger import schema as t
+from autocode.jobs.ledger.database import Database, insert_missing
+from autocode.jobs.ledger.events import Fact, record
+from autocode.jobs.model import TERMINAL, JobStatus
+from autocode.jobs.retry import Backoff
+
+__all__ = ["JOB_ID", "NewJob", "enqueue", "find_unfinished", "fingerprint", "lock", "payload_of"]
+
+JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A request for a job, already checked against its kind.
+
+    Args:
+        job_id: the caller's id, or one made for it.
+        kind: the job kind's name.
+        payload: the payload in its model's JSON form.
+        max_attempts: how many attempts may fail before a person must act.
+        backoff: the pauses between attempts.
+        time_limit: seconds that one attempt may run.
+        session_id: whose session the job belongs to, where there is one.
+        origin: ``cli``, ``api`` or ``prefect``.
+        file_saved_at: when the file was saved whose save caused the job.
+    """
+
+    job_id: str
+    kind: str
+    payload: Mapping[str, Any]
+    max_attempts: int
+    backoff: Backoff
+    time_limit: float
+    session_id: str | None = None
+    origin: str = "cli"
+    file_saved_at: datetime | None = field(default=None)
+
+
+def fingerprint(kind: str, payload: Mapping[str, Any]) -> str:
+    """Return the digest by which two requests are the same request."""
+    return digest_of(canonical_json({"kind": kind, "payload": dict(payload)}))
+
+
+def enqueue(db: Database, new: NewJob) -> bool:
+    """Accept *new*: its row, its first attempt and its first event in one transaction.
+
+    Idempotent by id: the same request again changes nothing.
+
+    Returns:
+        Whether the job is new.
+
+    Raises:
+        JobConflict: the id exists with another kind or payload; ``data['differs']`` names what differs.
+        UsageError: the id isn't one that the contract allows.
+    """
+    if not JOB_ID.fullmatch(new.job_id):
+        raise UsageError(
+            f"{new.job_id!r} is no job id.",
+            hint="Use letters, digits, '.', '_', ':' and '-', at most 128, starting with a letter or digit.",
+        )
+    with db.write() as tx:
+        created = _insert(tx, new, db.clock.now())
+        if not created:
+            _same_request(tx, new)
+    if created:
+        crash.at("enqueue.after-commit")
+    return created
+
+
+def find_unfinished(db: Database, kind: str, payload: Mapping[str, Any]) -> str | None:
+    """Return the id of the newest job of this very request that may still complete, or ``None``."""
+    open_states = [status.value for status in JobStatus if status not in TERMINAL]
+    query = (
+        sa.select(t.jobs.c.job_id)
+        .join(t.statuses, t.statuses.c.job_id == t.jobs.c.job_id)
+        .where(
+            t.jobs.c.kind == kind,
+            t.jobs.c.fingerprint == fingerprint(kind, payload),
+            t.statuses.c.status.in_(open_states),
+        )
+        .order_by(t.jobs.c.enqueued_at.desc(), t.jobs.c.job_id.desc())
+        .limit(1)
+    )
+    with db.read() as tx:
+        return tx.execute(query).scalar()
+
+
+def payload_of(db: Database, job_id: str) -> tuple[str, dict[str, Any]]:
+    """Return a job's kind and payload.
+
+    Raises:
+        JobNotFound: no job has this id.
+    """
+    with db.read() as tx:
+        row = tx.execute(sa.select(t.jobs.c.kind, t.jobs.c.payload).where(t.jobs.c.job_id == job_id)).first()
+    if row is None:
+        raise JobNotFound(f"There is no job {job_id!r}.")
+    return row.kind, row.payload
+
+
+def lock(tx: sa.Connection, job_id: str) -> None:
+    """Take the job's row lock for the rest of the transaction; every writer of its facts does it first.
+
+    Raises:
+        JobNotFound: no job has this id.
+    """
+    bump = sa.update(t.jobs).where(t.jobs.c.job_id == job_id).values(touched=t.jobs.c.touched + 1)
+    if tx.execute(bump).rowcount != 1:
+        raise JobNotFound(f"There is no job {job_id!r}.")
+
+
+def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
+    created = insert_missing(
+        tx,
+        t.jobs,
+        job_id=new.job_id,
+        kind=new.kind,
+        payload=dict(new.payload),
+        fingerprint=fingerprint(new.kind, new.payload),
+        session_id=new.session_id,
+        origin=new.origin,
+        max_attempts=new.max_attempts,
+        backoff=[new.backoff.first, new.backoff.factor, new.backoff.ceiling, new.backoff.jitter],
+        time_limit=new.time_limit,
+        file_saved_at=new.file_saved_at,
+        enqueued_at=now,
+        touched=0,
+    )
+    if not created:
+        return False
+    tx.execute(
+        sa.insert(t.statuses).values(
+            job_id=new.job_id,
+            status=JobStatus.QUEUED.value,
+            attempts=0,
+            checkpoint_seq=0,
+            possible_double_run=False,
+            rev=1,
+            as_of=now,
+        )
+    )
+    tx.execute(
+        sa.insert(t.attempts).values(
+            job_id=new.job_id, n=1, due_at=now, renewals=0, counts=False, run_closed=False
+        )
+    )
+    record(tx, new.job_id, Fact.ENQUEUED, {}, now)
+    return True
+
+
+def _same_request(tx: sa.Connection, new: NewJob) -> None:
+    row = tx.execute(
+        sa.select(t.jobs.c.kind, t.jobs.c.payload, t.jobs.c.fingerprint).where(t.jobs.c.job_id == new.job_id)
+    ).one()
+    if row.fingerprint == fingerprint(new.kind, new.payload):
+        return
+    differs = [] if row.kind == new.kind else ["kind"]
+    fields = sorted(set(row.payload) | set(new.payload))
+    missing = object()
+    differs += [
+        f"payload.{name}"
+        for name in fields
+        if row.payload.get(name, missing) != new.payload.get(name, missing)
+    ]
+    raise JobConflict(
+        f"Job {new.job_id!r} exists and was asked for with another {', '.join(differs)}.", differs=differs
+    )

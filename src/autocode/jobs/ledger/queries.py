@@ -1,0 +1,166 @@
+"""Reading jobs back: rows, and the resource that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from autocode.jobs.clock import rfc3339
+from autocode.jobs.errors import JobNotFound
+from autocode.jobs.ledger import schema as t
+from autocode.jobs.ledger.database import Database
+from autocode.jobs.model import TERMINAL, DeadReason, JobStatus
+from autocode.jobs.resource import Checkpoint, HistoryEntry, Job, Problem, Progress, Result, Times
+
+__all__ = ["JobRows", "get", "list_jobs", "load", "open_jobs", "resource"]
+
+_OPEN: Final = [status.value for status in JobStatus if status not in TERMINAL]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRows:
+    """Everything that the ledger has about one job, read in one transaction."""
+
+    job: sa.Row[Any]
+    status: sa.Row[Any]
+    attempts: Sequence[sa.Row[Any]]
+    checkpoints: Sequence[sa.Row[Any]]
+
+    def checkpoint_at(self, seq: int) -> datetime | None:
+        """Return when checkpoint *seq* was committed; ``None`` for 0, before the first."""
+        return None if seq == 0 else self.checkpoints[seq - 1].at
+
+
+def load(tx: sa.Connection, job_id: str) -> JobRows:
+    """Read a job's rows in the caller's transaction.
+
+    Raises:
+        JobNotFound: no job has this id.
+    """
+    job = tx.execute(sa.select(t.jobs).where(t.jobs.c.job_id == job_id)).first()
+    if job is None:
+        raise JobNotFound(f"There is no job {job_id!r}.")
+    status = tx.execute(sa.select(t.statuses).where(t.statuses.c.job_id == job_id)).one()
+    attempts = sa.select(t.attempts).where(t.attempts.c.job_id == job_id).order_by(t.attempts.c.n)
+    checkpoints = (
+        sa.select(t.checkpoints).where(t.checkpoints.c.job_id == job_id).order_by(t.checkpoints.c.seq)
+    )
+    return JobRows(job, status, tx.execute(attempts).all(), tx.execute(checkpoints).all())
+
+
+def get(db: Database, job_id: str) -> Job:
+    """Return the job resource as it was last persisted.
+
+    Raises:
+        JobNotFound: no job has this id.
+    """
+    with db.read() as tx:
+        rows = load(tx, job_id)
+    return resource(rows, rows.status._mapping)  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
+
+
+def list_jobs(db: Database, *, limit: int = 50) -> list[Job]:
+    """Return the newest *limit* jobs, newest first."""
+    query = (
+        sa.select(t.jobs.c.job_id).order_by(t.jobs.c.enqueued_at.desc(), t.jobs.c.job_id.desc()).limit(limit)
+    )
+    with db.read() as tx:
+        found = [load(tx, job_id) for job_id in tx.execute(query).scalars().all()]
+    return [resource(rows, rows.status._mapping) for rows in found]  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
+
+
+def open_jobs(db: Database) -> list[str]:
+    """Return the ids of jobs that reconcile has to look at: not terminal, or with unstamped events."""
+    query = (
+        sa.select(t.statuses.c.job_id)
+        .where(t.statuses.c.status.in_(_OPEN))
+        .union(sa.select(t.events.c.job_id).where(t.events.c.cursor.is_(None)))
+    )
+    with db.read() as tx:
+        return sorted(tx.execute(query).scalars())
+
+
+def resource(rows: JobRows, status: Mapping[Any, Any], *, with_history: bool = True) -> Job:
+    """Build the resource from a job's rows and one state of its projection.
+
+    History is left out of what events store, since it is a prefix of the checkpoints by ``checkpoint.seq``.
+    """
+    job = rows.job
+    seq = status["checkpoint_seq"]
+    complete = status["status"] == JobStatus.COMPLETE.value
+    base = f"/v1/jobs/{job.job_id}"
+    return Job(
+        job_id=job.job_id,
+        kind=job.kind,
+        session_id=job.session_id,
+        status=JobStatus(status["status"]),
+        reason=None if status["reason"] is None else DeadReason(status["reason"]),
+        note=status["note"],
+        attempts=status["attempts"],
+        max_attempts=job.max_attempts,
+        next_attempt_at=rfc3339(status["next_attempt_at"]),
+        checkpoint=None if seq == 0 else _checkpoint(rows.checkpoints[seq - 1]),
+        history=tuple(_entry(row) for row in rows.checkpoints[:seq]) if with_history else (),
+        progress=_progress(job),
+        result=_result(job, base) if complete else None,
+        error=None if status["error"] is None else Problem(**status["error"]),
+        times=Times(
+            file_saved_at=rfc3339(job.file_saved_at),
+            enqueued_at=rfc3339(job.enqueued_at) or "",
+            started_at=rfc3339(status["started_at"]),
+            checkpoint_at=rfc3339(status["checkpoint_at"]),
+            completed_at=rfc3339(status["completed_at"]),
+        ),
+        oldest_unsearchable_at=None,
+        possible_double_run=status["possible_double_run"],
+        rev=status["rev"],
+        as_of=rfc3339(status["as_of"]) or "",
+        links={
+            "self": base,
+            "events": f"/v1/events?job_id={job.job_id}",
+            "retry": f"{base}/retry",
+            "cancel": f"{base}/cancel",
+            "prefect": None,
+        },
+    )
+
+
+def _checkpoint(row: sa.Row[Any]) -> Checkpoint:
+    return Checkpoint(seq=row.seq, step=row.step, digest=row.digest, at=rfc3339(row.at) or "")
+
+
+def _entry(row: sa.Row[Any]) -> HistoryEntry:
+    return HistoryEntry(
+        seq=row.seq,
+        step=row.step,
+        digest=row.digest,
+        attempt=row.attempt,
+        at=rfc3339(row.at) or "",
+        reused=row.reused,
+    )
+
+
+def _progress(job: sa.Row[Any]) -> Progress | None:
+    if job.progress_at is None:
+        return None
+    return Progress(
+        done=job.progress_done,
+        total=job.progress_total,
+        unit=job.progress_unit,
+        at=rfc3339(job.progress_at) or "",
+        retry_at=rfc3339(job.progress_retry_at),
+    )
+
+
+def _result(job: sa.Row[Any], base: str) -> Result:
+    return Result(
+        digest=job.result_digest,
+        size=job.result_size,
+        media_type=job.result_media_type,
+        href=f"{base}/result",
+        expired_at=rfc3339(job.result_expired_at),
+    )

@@ -1,0 +1,172 @@
+"""The result of a job, its progress, and the cancel that excludes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from autocode.jobs import crash
+from autocode.jobs.errors import AttemptEnded
+from autocode.jobs.ledger import jobs
+from autocode.jobs.ledger import schema as t
+from autocode.jobs.ledger.attempts import Attempt, end_in, hold
+from autocode.jobs.ledger.checkpoints import Produced, refer
+from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger.events import Fact, record, record_progress
+from autocode.jobs.projection import Outcome
+
+__all__ = ["commit_result", "mark_verified", "reject_result", "request_cancel", "set_progress"]
+
+
+def commit_result(db: Database, attempt: Attempt, produced: Produced) -> None:
+    """Commit the job's result and end the attempt as completed: one fenced update, atomic.
+
+    It excludes a cancel, and is excluded by one. The state becomes ``complete`` only when reconcile has
+    found the object in the store with this digest.
+
+    Raises:
+        AttemptEnded: the attempt was ended or the job cancelled; nothing was written.
+    """
+    crash.at("result.before")
+    with db.write() as tx:
+        jobs.lock(tx, attempt.job_id)
+        now = db.clock.now()
+        hold(tx, attempt, now)
+        committed = tx.execute(
+            sa.update(t.jobs)
+            .where(
+                t.jobs.c.job_id == attempt.job_id,
+                t.jobs.c.cancel_requested_at.is_(None),
+                t.jobs.c.result_digest.is_(None),
+            )
+            .values(
+                result_digest=produced.digest,
+                result_size=produced.size,
+                result_media_type=produced.media_type,
+                result_attempt=attempt.n,
+                result_at=now,
+                result_verified_at=None,
+            )
+        )
+        if committed.rowcount != 1:
+            raise AttemptEnded(f"Job {attempt.job_id} was cancelled, or has a result already.")
+        refer(tx, produced.digest, produced.size, f"result:{attempt.job_id}", now)
+        _end(tx, attempt, Outcome.COMPLETED, None, now)
+    crash.at("result.after")
+
+
+def mark_verified(db: Database, job_id: str, digest: str) -> bool:
+    """Note that the committed result was found in the store with its digest. Idempotent."""
+    with db.write() as tx:
+        jobs.lock(tx, job_id)
+        marked = tx.execute(
+            sa.update(t.jobs)
+            .where(
+                t.jobs.c.job_id == job_id,
+                t.jobs.c.result_digest == digest,
+                t.jobs.c.result_verified_at.is_(None),
+            )
+            .values(result_verified_at=db.clock.now())
+        )
+        return marked.rowcount == 1
+
+
+def reject_result(db: Database, job_id: str, n: int, error: Mapping[str, Any]) -> None:
+    """Take back a committed result whose object is missing or damaged, before anybody saw it as complete.
+
+    The attempt that committed it counts as failed, and the next one is planned where the budget allows it.
+    """
+    with db.write() as tx:
+        jobs.lock(tx, job_id)
+        now = db.clock.now()
+        taken = tx.execute(
+            sa.update(t.jobs)
+            .where(t.jobs.c.job_id == job_id, t.jobs.c.result_verified_at.is_(None))
+            .values(result_digest=None, result_size=None, result_media_type=None, result_at=None)
+        )
+        if taken.rowcount != 1:
+            return
+        tx.execute(
+            sa.delete(t.events).where(
+                t.events.c.job_id == job_id,
+                t.events.c.fact == Fact.ENDED.value,
+                t.events.c.cursor.is_(None),
+            )
+        )
+        tx.execute(sa.delete(t.references).where(t.references.c.holder == f"result:{job_id}"))
+        key = (t.attempts.c.job_id == job_id, t.attempts.c.n == n)
+        tx.execute(sa.update(t.attempts).where(*key).values(ended_at=None, outcome=None, ended_event=None))
+        end_in(
+            tx,
+            job_id,
+            n,
+            Outcome.FAILED,
+            error=error,
+            now=now,
+            conditions=[*key, t.attempts.c.ended_at.is_(None)],
+        )
+
+
+def request_cancel(db: Database, job_id: str) -> bool:
+    """Ask for the job's end; return whether it was still possible. Excludes ``commit_result``. Idempotent.
+
+    Raises:
+        JobNotFound: no job has this id.
+    """
+    with db.write() as tx:
+        jobs.lock(tx, job_id)
+        now = db.clock.now()
+        asked = tx.execute(
+            sa.update(t.jobs)
+            .where(
+                t.jobs.c.job_id == job_id,
+                t.jobs.c.result_digest.is_(None),
+                t.jobs.c.cancel_requested_at.is_(None),
+            )
+            .values(cancel_requested_at=now)
+        )
+        if asked.rowcount == 1:
+            record(tx, job_id, Fact.CANCEL_REQUESTED, {}, now)
+        return asked.rowcount == 1
+
+
+def set_progress(
+    db: Database,
+    attempt: Attempt,
+    *,
+    done: int | None = None,
+    total: int | None = None,
+    unit: str | None = None,
+    retry_at: datetime | None = None,
+) -> None:
+    """Persist how far the attempt is; what isn't given stays as it was, but for *retry_at*.
+
+    Raises:
+        AttemptEnded: the attempt was ended.
+    """
+    given = {"progress_done": done, "progress_total": total, "progress_unit": unit}
+    with db.write() as tx:
+        jobs.lock(tx, attempt.job_id)
+        now = db.clock.now()
+        hold(tx, attempt, now)
+        values = {name: value for name, value in given.items() if value is not None}
+        tx.execute(
+            sa.update(t.jobs)
+            .where(t.jobs.c.job_id == attempt.job_id)
+            .values(**values, progress_at=now, progress_retry_at=retry_at)
+        )
+        record_progress(tx, attempt.job_id, now)
+
+
+def _end(
+    tx: sa.Connection, attempt: Attempt, outcome: Outcome, error: Mapping[str, Any] | None, now: datetime
+) -> None:
+    conditions = [
+        t.attempts.c.job_id == attempt.job_id,
+        t.attempts.c.n == attempt.n,
+        t.attempts.c.ended_at.is_(None),
+    ]
+    end_in(tx, attempt.job_id, attempt.n, outcome, error=error, now=now, conditions=conditions)

@@ -1,0 +1,163 @@
+"""The projection, persisted: statuses and stamped events, written in one transaction by reconcile alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from autocode.jobs import crash
+from autocode.jobs.clock import rfc3339
+from autocode.jobs.ledger import attempts as attempt_rows
+from autocode.jobs.ledger import jobs
+from autocode.jobs.ledger import schema as t
+from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger.events import Fact, reserve_cursors, unstamped
+from autocode.jobs.ledger.queries import JobRows, load, resource
+from autocode.jobs.model import JobStatus
+from autocode.jobs.projection import AttemptFacts, JobFacts, Lease, Outcome, RunState, Verdict, project
+
+__all__ = ["judge", "stamp"]
+
+_PLAIN_TYPES: Final = {
+    Fact.CHECKPOINT: "job.checkpoint",
+    Fact.PROGRESS: "job.progress",
+    Fact.CANCEL_REQUESTED: "job.cancel_requested",
+    Fact.RETRY_REQUESTED: "job.retry_requested",
+}
+"""Facts that don't name a state; the others become ``job.<state>``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    id: int | None
+    type: str
+    at: datetime
+    snapshot: dict[str, Any]
+    changes: bool = True
+
+
+def judge(rows: JobRows, run: RunState, lease: Lease) -> Verdict:
+    """Project the job's facts as they are now."""
+    return project(_job_facts(rows), attempt_rows.facts(rows.attempts), run, lease)
+
+
+def stamp(db: Database, job_id: str, run: RunState, lease: Lease) -> bool:
+    """Bring the job's status up to date and give its new events their cursors, in one transaction.
+
+    Each event carries the resource as it was right after that fact, so that nothing is missed when two
+    facts came between two looks. The caller has first done what the verdict asks for (``Verdict.ends``).
+    Idempotent: with nothing new nothing is written.
+
+    Args:
+        db: the ledger.
+        job_id: the job.
+        run: what Prefect says of the latest attempt's run.
+        lease: whether the latest attempt still renews.
+
+    Returns:
+        Whether anything changed.
+    """
+    with db.write() as tx:
+        jobs.lock(tx, job_id)
+        rows = load(tx, job_id)
+        now = db.clock.now()
+        events = _replay(tx, rows)
+        before = events[-1].snapshot if events else _persisted(rows)
+        verdict = judge(rows, run, lease)
+        after = _snapshot(rows, verdict, attempt_rows.facts(rows.attempts), None, before)
+        if after != before:
+            events.append(_Event(None, f"job.{verdict.status.value}", now, after))
+        if not events:
+            return False
+        _write(tx, rows, events, now)
+        crash.at("reconcile.before-commit")
+    return True
+
+
+def _replay(tx: sa.Connection, rows: JobRows) -> list[_Event]:
+    """Turn each unstamped fact into an event with the state right after it."""
+    events: list[_Event] = []
+    before = _persisted(rows)
+    for row in unstamped(tx, rows.job.job_id):
+        known = attempt_rows.facts(rows.attempts, upto_event=row.id)
+        verdict = project(_job_facts(rows), known, RunState(), Lease.ALIVE)
+        seq = row.detail.get("seq") if row.fact == Fact.CHECKPOINT else None
+        snapshot = _snapshot(rows, verdict, known, seq, before)
+        kind = _PLAIN_TYPES.get(Fact(row.fact), f"job.{snapshot['status']}")
+        # the first event tells of the row that enqueue wrote with it: nothing changed since
+        events.append(_Event(row.id, kind, row.at, snapshot, changes=row.fact != Fact.ENQUEUED))
+        before = snapshot
+    return events
+
+
+def _job_facts(rows: JobRows) -> JobFacts:
+    return JobFacts(
+        max_attempts=rows.job.max_attempts,
+        result_verified=rows.job.result_verified_at is not None,
+        cancel_requested=rows.job.cancel_requested_at is not None,
+    )
+
+
+def _persisted(rows: JobRows) -> dict[str, Any]:
+    skipped = {"job_id", "rev", "as_of"}
+    return {key: value for key, value in rows.status._mapping.items() if key not in skipped}  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
+
+
+def _snapshot(
+    rows: JobRows,
+    verdict: Verdict,
+    known: Sequence[AttemptFacts],
+    seq: int | None,
+    before: dict[str, Any],
+) -> dict[str, Any]:
+    # a result is verified after the last fact: until then "complete" isn't true as of an earlier one
+    complete_early = verdict.status is JobStatus.COMPLETE and not known[-1].ended
+    status = JobStatus.RUNNING if complete_early else verdict.status
+    by_n = {row.n: row for row in rows.attempts}
+    begun = [facts for facts in known if facts.begun]
+    errors = [by_n[facts.n].error for facts in known if facts.ended and by_n[facts.n].error is not None]
+    lost_earlier = any(facts.outcome is Outcome.LOST for facts in known[:-1])
+    checkpoint_seq = before["checkpoint_seq"] if seq is None else seq
+    return {
+        "status": status.value,
+        "reason": None if verdict.reason is None else verdict.reason.value,
+        "note": verdict.note,
+        "attempts": len(begun),
+        "next_attempt_at": verdict.next_attempt_at,
+        "error": errors[-1] if errors and status is not JobStatus.COMPLETE else None,
+        "started_at": by_n[begun[0].n].begun_at if begun else None,
+        "checkpoint_at": rows.checkpoint_at(checkpoint_seq),
+        "completed_at": rows.job.result_verified_at if status is JobStatus.COMPLETE else None,
+        "checkpoint_seq": checkpoint_seq,
+        "possible_double_run": lost_earlier and status is JobStatus.RUNNING,
+    }
+
+
+def _write(tx: sa.Connection, rows: JobRows, events: Sequence[_Event], now: datetime) -> None:
+    job_id = rows.job.job_id
+    cursor = reserve_cursors(tx, len(events))
+    rev = rows.status.rev
+    for offset, event in enumerate(events):
+        rev += event.changes
+        data = resource(rows, {**event.snapshot, "rev": rev, "as_of": now}, with_history=False).to_json()
+        values = {"cursor": cursor + offset, "type": event.type, "rev": rev, "data": data}
+        if event.id is None:
+            detail = {"projected": rfc3339(now)}
+            tx.execute(
+                sa.insert(t.events).values(
+                    job_id=job_id, fact="projected", detail=detail, at=event.at, **values
+                )
+            )
+        else:
+            tx.execute(sa.update(t.events).where(t.events.c.id == event.id).values(**values))
+    moved = tx.execute(
+        sa.update(t.statuses)
+        .where(t.statuses.c.job_id == job_id, t.statuses.c.rev == rows.status.rev)
+        .values(**events[-1].snapshot, rev=rev, as_of=now)
+    )
+    if moved.rowcount != 1:
+        raise AssertionError("the job's lock is held, so nobody else can have moved its revision")

@@ -1,0 +1,107 @@
+"""The job resource: what every client sees, exactly as ``docs/contract.md`` describes it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from autocode.jobs.model import DeadReason, JobStatus
+
+__all__ = ["Checkpoint", "HistoryEntry", "Job", "Problem", "Progress", "Result", "Times"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Checkpoint(_Frozen):
+    """The newest checkpoint of a job."""
+
+    seq: int
+    step: str
+    digest: str
+    at: str
+
+
+class HistoryEntry(_Frozen):
+    """One checkpoint in the job's history; ``reused`` says that the object came from an earlier job."""
+
+    seq: int
+    step: str
+    digest: str
+    attempt: int
+    at: str
+    reused: bool
+
+
+class Progress(_Frozen):
+    """How far the job was when it last said so, and when a step tries again, if it waits for that."""
+
+    done: int | None
+    total: int | None
+    unit: str | None
+    at: str
+    retry_at: str | None
+
+
+class Result(_Frozen):
+    """The committed and verified result."""
+
+    digest: str
+    size: int
+    media_type: str
+    href: str
+    expired_at: str | None
+
+
+class Problem(_Frozen):
+    """The last error that somebody can act on, in the terms of RFC 9457."""
+
+    type: str
+    title: str
+    detail: str
+    hint: str
+    step: str | None
+    attempt: int
+    retryable: bool
+    at: str
+
+
+class Times(_Frozen):
+    """The five times of a job, RFC 3339 in UTC."""
+
+    file_saved_at: str | None
+    enqueued_at: str
+    started_at: str | None
+    checkpoint_at: str | None
+    completed_at: str | None
+
+
+class Job(_Frozen):
+    """A job as it was persisted at ``as_of``; ``rev`` grows by one with every visible change."""
+
+    job_id: str
+    kind: str
+    session_id: str | None
+    status: JobStatus
+    reason: DeadReason | None
+    note: str | None
+    attempts: int
+    max_attempts: int
+    next_attempt_at: str | None
+    checkpoint: Checkpoint | None
+    history: tuple[HistoryEntry, ...]
+    progress: Progress | None
+    result: Result | None
+    error: Problem | None
+    times: Times
+    oldest_unsearchable_at: str | None
+    possible_double_run: bool
+    rev: int
+    as_of: str
+    links: dict[Literal["self", "events", "retry", "cancel", "prefect"], str | None]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the resource as JSON values."""
+        return self.model_dump(mode="json")
