@@ -37,7 +37,7 @@ class Staging(Protocol):
         """Add *data* (any contiguous buffer) and return its length in bytes.
 
         Memory is bounded however large *data* is. Passes the crash point ``step.mid-write`` once the first
-        bytes have reached the backend, and again with every full MiB.
+        byte has reached the backend, and again with every full MiB.
 
         Raises:
             DiskFull: no room; what was written is discarded.

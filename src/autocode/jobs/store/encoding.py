@@ -70,11 +70,13 @@ class Trailer:
 
 
 class Encoder:
-    """Turns the bytes of one object into stored bytes, piece by piece, and hashes both sides."""
+    """Turns the bytes of one object into stored bytes, piece by piece, and hashes both sides.
+
+    The stored bytes are a function of the content and of the zstd library's version where the first piece is
+    one byte; it is flushed, so that a writer has something on disk from then on.
+    """
 
     def __init__(self) -> None:
-        # one thread, and no content size in the header: the same input gives the same stored bytes
-        # whether or not a caller knew the length beforehand
         compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, threads=0)
         self._stream = compressor.compressobj()
         self._hash = hashlib.sha256()
@@ -93,7 +95,7 @@ class Encoder:
         return ObjectInfo("sha256:" + self._hash.hexdigest(), self._size, self._stored_size)
 
     def feed(self, piece: memoryview) -> bytes:
-        """Add *piece* and return the stored bytes that are ready. The first piece is always ready at once."""
+        """Add *piece* and return the stored bytes that are ready; the first piece is ready at once."""
         first = not self._size
         self._hash.update(piece)
         self._size += len(piece)

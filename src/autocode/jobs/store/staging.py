@@ -59,17 +59,15 @@ class LocalStaging:
         view = memoryview(data).cast("B")
         start = 0
         while start < len(view):
-            # pieces end at full MiB of the object, so that crash points don't depend on how it was cut
-            end = min(len(view), start + _MIB - self._encoder.size % _MIB)
-            self._write_piece(view[start:end])
+            # pieces end after the first byte and at full MiB of the object: neither the stored bytes nor the
+            # crash points depend on how it was cut
+            position = self._encoder.size
+            end = min(len(view), start + (_MIB - position % _MIB if position else 1))
+            self._store(self._encoder.feed(view[start:end]))
+            if not position or self._encoder.size % _MIB == 0:
+                crash.at("step.mid-write")
             start = end
         return len(view)
-
-    def _write_piece(self, piece: memoryview) -> None:
-        first = not self._encoder.size
-        self._store(self._encoder.feed(piece))
-        if first or self._encoder.size % _MIB == 0:
-            crash.at("step.mid-write")
 
     def finish(self) -> ObjectInfo:
         """Make the bytes durable; see :meth:`Staging.finish <autocode.jobs.store.base.Staging.finish>`."""
