@@ -219,7 +219,7 @@ class TestQuarantine:
             late.read_all(limit=MIB)
 
         assert caught.value.data["quarantined"] is None
-        assert "replaced or removed" in caught.value.detail
+        assert "replaced or removed it" in caught.value.detail
         assert store.verify(info.digest) == info
 
     def test_damage_on_a_disk_that_takes_no_writes_is_still_told(

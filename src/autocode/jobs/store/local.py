@@ -155,9 +155,14 @@ class LocalStore:
 
     def _ensure(self, folder: Path) -> None:
         # its entry has to be made durable once a process; that it still exists is looked at every time
-        if folder not in self._durable or not folder.is_dir():
-            posix.make_folder(folder, below=self.root)
-            self._durable.add(folder)
+        if folder in self._durable and folder.is_dir():
+            return
+        if folder == self.root:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        else:
+            self._ensure(folder.parent)
+        posix.make_folder(folder)
+        self._durable.add(folder)
 
     def _link(self, temp: Path, info: ObjectInfo) -> ObjectInfo:
         path = self.path_of(info.digest)
@@ -181,12 +186,12 @@ class LocalStore:
         try:
             name = self._quarantine(digest, reason, file)
             where = (
-                f"moved to quarantine/{name}" if name else "replaced or removed by somebody else meanwhile"
+                f"it was moved to quarantine/{name}" if name else "somebody replaced or removed it meanwhile"
             )
         except OSError as error:
-            name, where = None, f"could not be moved away ({error.strerror})"
+            name, where = None, f"it could not be moved away ({error.strerror})"
         raise ObjectCorrupt(
-            f"Object {digest} is damaged: {reason}; it was {where}.",
+            f"Object {digest} is damaged: {reason}; {where}.",
             digest=digest,
             reason=reason,
             quarantined=name,

@@ -64,18 +64,16 @@ def explained(root: Path) -> Iterator[None]:
         raise
 
 
-def make_folder(path: Path, *, below: Path) -> None:
-    """Make *path*, *below* and all between, private to the user, durably. Idempotent."""
-    if path == below:
-        with suppress(FileExistsError):
-            path.mkdir(mode=0o700, parents=True)
-            sync_folder(path.parent)
-        return
-    make_folder(path.parent, below=below)
+def make_folder(path: Path) -> None:
+    """Make *path*, private to the user, durably. Idempotent.
+
+    Its entry is made durable also where it was there: who made it may have died before that. A parent that
+    this user may not read can't be synced and is left to the system.
+    """
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    # also when it was there: whoever made it may have died before this line
-    sync_folder(path.parent)
+    with suppress(PermissionError):
+        sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:
