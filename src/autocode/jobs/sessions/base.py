@@ -19,6 +19,7 @@ __all__ = [
     "Report",
     "Span",
     "label",
+    "word",
 ]
 
 FORMAT: Final = 1
@@ -28,9 +29,14 @@ MAX_SPANS: Final = 1000
 """Damaged spans listed one by one; the rest is counted, so that a ruined file can't fill the memory."""
 
 _MAX_NAMES: Final = 200
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._/<>-]")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._/<>:@+\[\]-]")
 
 Record = dict[str, Any]
+
+
+def word(value: object) -> str:
+    """Return *value* where it's a string, else the empty string, so that it can be looked up in a set."""
+    return value if isinstance(value, str) else ""
 
 
 def label(name: object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
-from autocode.jobs.sessions.base import FORMAT, Found, Reading, Record, Recorder, Report, label
+from autocode.jobs.sessions.base import FORMAT, Found, Reading, Record, Recorder, Report, label, word
 from autocode.jobs.sessions.claude_content import Draft, drafts_of
 from autocode.jobs.sessions.head import any_object, split_head
 from autocode.jobs.sessions.identity import Calls, Identities
@@ -166,7 +166,7 @@ class _Session:
         return not (key in self._head and self._head[key] == value and value is not None)
 
     def _drafts(self, line: dict[str, Any], rest: dict[str, Any]) -> list[Draft]:
-        kind = line.get("type")
+        kind = word(line.get("type"))
         if kind in {"user", "assistant"}:
             return self._turn(line, rest) or self._unknown("unknown-shape", line)
         if kind == "system":
@@ -230,7 +230,7 @@ class _Session:
 
     def _system(self, line: dict[str, Any], rest: dict[str, Any]) -> list[Draft]:
         subtype = line.get("subtype")
-        if subtype not in {"compact_boundary", "microcompact_boundary"}:
+        if word(subtype) not in {"compact_boundary", "microcompact_boundary"}:
             return [("event", {"name": f"system/{label(subtype)}", "data": rest})]
         about = rest.get("compactMetadata")
         about = about if isinstance(about, dict) else {}

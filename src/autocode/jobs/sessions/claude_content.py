@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from autocode.jobs.sessions.base import Report, label
+from autocode.jobs.sessions.base import Report, label, word
 
 __all__ = ["Draft", "drafts_of", "parts_of"]
 
@@ -22,7 +22,7 @@ def drafts_of(message: dict[str, Any], kind: str, report: Report) -> list[Draft]
     """
     content = message.get("content")
     role = message.get("role", kind)
-    if role not in _ROLES:
+    if word(role) not in _ROLES:
         return []
     if isinstance(content, str):
         return [_message(role, [_text(content)])]
@@ -70,7 +70,7 @@ def _with_rest(fields: dict[str, Any], block: dict[str, Any], *used: str) -> dic
 def _standing_alone(block: Any, report: Report) -> Draft | None:
     if not isinstance(block, dict):
         return None
-    kind = block.get("type")
+    kind = word(block.get("type"))
     if kind == "thinking" and isinstance(block.get("thinking"), str):
         signed = block.get("signature") not in {None, ""} if _is_scalar(block.get("signature")) else True
         report.lose("thinking-signature", int(signed))
@@ -83,7 +83,7 @@ def _standing_alone(block: Any, report: Report) -> Draft | None:
     if kind in _CALLS and isinstance(block.get("name"), str) and _is_call_id(block.get("id")):
         fields = {"call_id": block.get("id"), "name": block["name"], "input": block.get("input")}
         return "tool_call", _with_rest(fields, block, "id", "name", "input", *_plain_type(kind, "tool_use"))
-    if isinstance(kind, str) and kind.endswith("tool_result") and _is_call_id(block.get("tool_use_id")):
+    if kind.endswith("tool_result") and _is_call_id(block.get("tool_use_id")):
         return "tool_result", _result(kind, block, report)
     return None
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 from autocode.jobs.canonical import canonical_json
-from autocode.jobs.sessions.base import FORMAT, Found, Reading, Record, Recorder, Report, label
+from autocode.jobs.sessions.base import FORMAT, Found, Reading, Record, Recorder, Report, label, word
 from autocode.jobs.sessions.codex_items import ITEMS, drafts_of
 from autocode.jobs.sessions.head import any_object, split_head
 from autocode.jobs.sessions.identity import Calls, Identities
@@ -24,8 +24,8 @@ from autocode.jobs.sessions.usage import KINDS, Totals, count_of
 __all__ = ["CodexReader", "is_record"]
 
 _LINES: Final = frozenset({
-    "compacted", "event_msg", "inter_agent_communication", "response_item", "session_meta", "token_usage_record",
-    "turn_context", "world_state",
+    "compacted", "event_msg", "inter_agent_communication", "response_item", "session_meta",
+    "token_usage_record", "turn_context", "world_state",
 })  # fmt: skip
 _FIRST_META: Final = frozenset({"id", "instructions", "timestamp"})
 _META: Final = {"cwd": "cwd", "cli_version": "tool_version", "model_provider": "model_provider"}
@@ -125,7 +125,7 @@ class _Rollout:
             self._link(record)
             yield record
 
-    def _drafts(self, kind: object, payload: Any, line: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    def _drafts(self, kind: str, payload: Any, line: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         if not isinstance(payload, dict):
             return self._unknown("unknown-shape" if kind in _LINES else "unknown-type", kind, line)
         if kind == "response_item":
@@ -181,9 +181,9 @@ class _Rollout:
             fields["extra"] = rest
         return fields
 
-    def _unknown(self, reason: str, kind: object, line: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-        self._report.lose(f"{reason}:{label(kind)}")
-        return [("unknown", {"name": kind if isinstance(kind, str) else None, "data": line})]
+    def _unknown(self, reason: str, kind: str, line: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        self._report.lose(f"{reason}:{label(kind or line.get('type'))}")
+        return [("unknown", {"name": kind or None, "data": line})]
 
     def _link(self, record: Record) -> None:
         if record["type"] == "tool_call":
@@ -200,15 +200,15 @@ class _Rollout:
         return at
 
 
-def _opened(line: dict[str, Any]) -> tuple[object, Any, dict[str, Any]]:
+def _opened(line: dict[str, Any]) -> tuple[str, Any, dict[str, Any]]:
     """Return the type, the payload and the other fields of a line, whichever version wrote it."""
-    kind = line.get("type")
+    kind = word(line.get("type"))
     if "payload" in line or kind in _LINES:
         rest = {key: value for key, value in line.items() if key not in {"timestamp", "type", "payload"}}
         return kind, line.get("payload"), rest
-    if isinstance(kind, str) and kind in ITEMS:
+    if kind in ITEMS:
         return "response_item", {key: value for key, value in line.items() if key != "timestamp"}, {}
-    if kind is None and _meta_of(line) is not None:
+    if "type" not in line and _meta_of(line) is not None:
         return "session_meta", line, {}
     return kind, None, {}
 

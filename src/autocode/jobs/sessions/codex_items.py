@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any, Final
 
-from autocode.jobs.sessions.base import Report, label
+from autocode.jobs.sessions.base import Report, label, word
 from autocode.jobs.sessions.jsonvalue import loads
 
 __all__ = ["ITEMS", "drafts_of"]
@@ -35,30 +35,33 @@ ITEMS: Final = frozenset({"message", "reasoning"}) | _CALLS.keys() | _OUTPUTS.ke
 """Types of items that are understood."""
 
 _DATA_URL: Final = re.compile(r"data:([a-z0-9.+/-]{1,100});base64,")
-_MAX_ARGUMENTS: Final = 16 * 1024 * 1024
 
 
 def drafts_of(item: dict[str, Any], report: Report) -> list[_Draft]:
     """Return the record of an item, without number and id; none where the item isn't understood."""
-    kind = item.get("type")
-    if not isinstance(kind, str) or kind not in ITEMS:
-        return []
+    kind = word(item.get("type"))
     if kind == "message":
         return _message(item, report)
+    if kind in ITEMS:
+        return [_standing_alone(kind, item, report)]
+    return []
+
+
+def _standing_alone(kind: str, item: dict[str, Any], report: Report) -> _Draft:
     if kind == "reasoning":
-        return [_reasoning(item, report)]
+        return _reasoning(item, report)
     if kind in _CALLS:
-        return [_call(kind, item)]
+        return _call(kind, item)
     if kind in _OUTPUTS:
-        return [_output(kind, item, report)]
+        return _output(kind, item, report)
     if kind in _COMPACTIONS:
-        return [_compaction(item, report)]
-    return [("event", {"name": f"response_item/{kind}", "data": item})]
+        return _compaction(item, report)
+    return "event", {"name": f"response_item/{kind}", "data": item}
 
 
 def _message(item: dict[str, Any], report: Report) -> list[_Draft]:
     role, content = item.get("role"), item.get("content")
-    if role not in _ROLES or not isinstance(content, str | list):
+    if word(role) not in _ROLES or not isinstance(content, str | list):
         return []
     fields = {"role": role, "content": _parts(content, report)}
     return [("message", _with_rest(fields, item, "role", "content"))]
@@ -84,7 +87,7 @@ def _texts(content: object) -> list[str] | None:
         return None
     texts = []
     for part in content:
-        if not isinstance(part, dict) or part.keys() != {"type", "text"} or part["type"] not in _TEXTS:
+        if not isinstance(part, dict) or part.keys() != {"type", "text"} or word(part["type"]) not in _TEXTS:
             return None
         if not isinstance(part["text"], str):
             return None
@@ -114,15 +117,13 @@ def _call(kind: str, item: dict[str, Any]) -> _Draft:
 
 
 def _arguments(text: str) -> Any:
-    """Return the value of a JSON text inside a string, or the string where it holds none."""
-    if len(text) > _MAX_ARGUMENTS:
-        return text
+    """Return the object that is written in a string, or the string where it isn't exactly one."""
     changed: Counter[str] = Counter()
     try:
         value = loads(text.encode(), changed)
     except ValueError:
         return text
-    return text if changed else value
+    return value if isinstance(value, dict) and not changed else text
 
 
 def _output(kind: str, item: dict[str, Any], report: Report) -> _Draft:
@@ -162,7 +163,7 @@ def _part(block: object, report: Report) -> dict[str, Any]:
     if isinstance(block, str):
         return {"type": "text", "text": block}
     kind = block.get("type") if isinstance(block, dict) else None
-    if isinstance(block, dict) and kind in _TEXTS and isinstance(block.get("text"), str):
+    if isinstance(block, dict) and word(kind) in _TEXTS and isinstance(block.get("text"), str):
         part = {"type": "text", "text": block["text"]}
         rest = {key: value for key, value in block.items() if key not in {"type", "text"}}
         return part | ({"extra": rest} if rest else {})

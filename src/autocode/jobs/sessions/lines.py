@@ -31,9 +31,9 @@ class Segment(NamedTuple):
 
 
 def segments(stream: BinaryIO, report: Report, *, max_line: int = MAX_LINE) -> Iterator[Segment]:
-    """Yield the segments of *stream* that aren't empty, in order.
+    r"""Yield the segments of *stream* that aren't empty, in order.
 
-    Lines end at ``\\n`` alone; the last one needs none. Newlines and NUL bytes are counted as padding.
+    Lines end at ``\n`` alone; the last one needs none. Newlines and NUL bytes are counted as padding.
 
     Args:
         stream: a binary stream, read once, a mebibyte at a time.
