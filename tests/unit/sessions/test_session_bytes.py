@@ -8,33 +8,34 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from session_lines import AT, CLAUDE, accounted, assistant, body, line, read, user
 
 from autocode.jobs.canonical import digest_of
 from autocode.jobs.sessions import Report, recovery
 from autocode.jobs.sessions.jsonvalue import MAX_DEPTH, loads
 from autocode.jobs.sessions.lines import segments
+from unit.sessions.session_lines import AT, CLAUDE, accounted, assistant, body, line, read, user
 
 
-class Drip(io.RawIOBase):
+class Drip(io.BytesIO):
     """A stream that gives a few bytes at a time."""
 
     def __init__(self, data: bytes, step: int) -> None:
-        self._source = io.BytesIO(data)
+        super().__init__(data)
         self._step = step
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, _size: int | None = -1, /) -> bytes:
         """Return at most *step* bytes."""
-        return self._source.read(min(size, self._step))
+        return super().read(self._step)
 
 
-class Zeros(io.RawIOBase):
+class Zeros(io.BytesIO):
     """A file of zeros, as a crash leaves it where room had been reserved."""
 
     def __init__(self, head: bytes, zeros: int, tail: bytes) -> None:
+        super().__init__()
         self._parts = [head, *[bytes(1 << 20)] * (zeros >> 20), tail]
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, _size: int | None = -1, /) -> bytes:
         """Return the next part."""
         return self._parts.pop(0) if self._parts else b""
 
