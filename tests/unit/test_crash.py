@@ -61,6 +61,7 @@ def disarmed() -> Iterator[None]:
 
 
 def fires(point: str = "step.before") -> bool:
+    """Say whether passing *point* raises."""
     try:
         crash.at(point)
     except CrashRaised:

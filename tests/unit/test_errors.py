@@ -15,6 +15,7 @@ from autocode.jobs.errors import JobsError, Permanent, Transient, UsageError, de
 
 
 def descendants(cls: type[JobsError]) -> Iterator[type[JobsError]]:
+    """Yield *cls* and every class of the package below it."""
     yield cls
     for child in cls.__subclasses__():
         if child.__module__.startswith("autocode.jobs."):

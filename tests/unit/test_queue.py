@@ -15,8 +15,8 @@ from autocode.jobs.errors import (
     IllegalTransition,
     JobConflict,
     JobNotFound,
-    Permanent,
     PayloadInvalid,
+    Permanent,
     Transient,
     UsageError,
 )
@@ -61,7 +61,7 @@ def test_the_same_request_again_is_the_same_job() -> None:
     """Enqueueing twice leaves one job, wherever it has got to meanwhile."""
     queue = JobQueue()
     first = queue.enqueue("a", "export", {"x": 1, "y": [2]})
-    queue.run("a", lambda job: 7)
+    queue.run("a", lambda _: 7)
 
     second = queue.enqueue("a", "export", {"y": (2,), "x": 1})
 
@@ -179,7 +179,7 @@ def test_a_job_recovers_from_transient_failures_within_its_budget() -> None:
 
 def test_a_spent_budget_ends_in_the_dead_letters() -> None:
     """After the last attempt the job is dead, exhausted, and listed with its last error."""
-    queue = JobQueue(max_attempts=3, sleep=lambda seconds: None)
+    queue = JobQueue(max_attempts=3, sleep=lambda _: None)
     queue.enqueue("a", "summarize", {})
 
     job = queue.run_until_done("a", after(9, None))
@@ -212,7 +212,7 @@ def test_an_interrupt_ends_the_attempt_and_comes_out(interrupt: BaseException) -
     assert (queue.jobs["a"].status, queue.jobs["a"].attempts) == (JobStatus.RETRY, 1)
 
 
-@pytest.mark.parametrize("last", [lambda job: 1, failing(Permanent("no"))], ids=["complete", "dead"])
+@pytest.mark.parametrize("last", [lambda _: 1, failing(Permanent("no"))], ids=["complete", "dead"])
 def test_a_terminal_job_is_not_run_again(last: Worker) -> None:
     """A delivery that comes twice calls no worker and changes nothing."""
     queue = JobQueue()
@@ -281,7 +281,7 @@ def test_a_worker_that_returns_nothing_keeps_its_last_checkpoint() -> None:
     queue = JobQueue()
     queue.enqueue("a", "reindex", {})
 
-    job = queue.run("a", lambda job: queue.save_checkpoint("a", 3))
+    job = queue.run("a", lambda _: queue.save_checkpoint("a", 3))
 
     assert (job.status, job.checkpoint, job.history) == (JobStatus.COMPLETE, 3, [3])
 
@@ -313,7 +313,7 @@ def test_a_manual_retry_gives_one_more_attempt_from_the_checkpoint() -> None:
 
 def test_a_retried_job_that_fails_again_is_dead_again() -> None:
     """One more attempt is one, not a new budget."""
-    queue = JobQueue(max_attempts=2, sleep=lambda seconds: None)
+    queue = JobQueue(max_attempts=2, sleep=lambda _: None)
     queue.enqueue("a", "export", {})
     queue.run_until_done("a", failing(Transient("down")))
     queue.retry("a")
@@ -329,7 +329,7 @@ def test_only_a_dead_job_is_retried_by_hand(ran: bool) -> None:
     queue = JobQueue()
     queue.enqueue("a", "export", {})
     if ran:
-        queue.run("a", lambda job: 1)
+        queue.run("a", lambda _: 1)
 
     with pytest.raises(IllegalTransition, match="only a dead job"):
         queue.retry("a")
@@ -375,10 +375,10 @@ def test_a_job_called_off_before_its_first_attempt_returns_to_the_queue() -> Non
 
     status = queue.retry("a").status
 
-    assert (status, queue.run("a", lambda job: 1).status) == (JobStatus.QUEUED, JobStatus.COMPLETE)
+    assert (status, queue.run("a", lambda _: 1).status) == (JobStatus.QUEUED, JobStatus.COMPLETE)
 
 
-@pytest.mark.parametrize("last", [lambda job: 1, failing(Permanent("no"))], ids=["complete", "dead"])
+@pytest.mark.parametrize("last", [lambda _: 1, failing(Permanent("no"))], ids=["complete", "dead"])
 def test_what_has_ended_cannot_be_called_off(last: Worker) -> None:
     """A committed result and a dead letter stay what they are."""
     queue = JobQueue()
@@ -397,7 +397,7 @@ def test_counts_show_all_five_states() -> None:
     queue = JobQueue(max_attempts=1)
     for job_id in ("a", "b", "c"):
         queue.enqueue(job_id, "export", {})
-    queue.run("a", lambda job: 1)
+    queue.run("a", lambda _: 1)
     queue.run("b", failing(Transient("x")))
 
     assert queue.counts() == {"queued": 1, "running": 0, "retrying": 0, "complete": 1, "dead": 1}
@@ -408,7 +408,7 @@ def test_a_snapshot_does_not_follow_the_job() -> None:
     queue = JobQueue()
     queue.enqueue("a", "export", {})
     before = queue.snapshot("a")
-    queue.run("a", lambda job: 1)
+    queue.run("a", lambda _: 1)
 
     assert before is not None
     assert (before.status, before.history, "completed_at" in before.times) == (JobStatus.QUEUED, [], False)

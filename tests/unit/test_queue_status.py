@@ -15,6 +15,7 @@ from autocode.jobs.retry import Backoff
 
 
 def queue_with_job() -> JobQueue:
+    """Return a queue of two attempts, with clocks that stand still, and one job in it."""
     queue = JobQueue(
         max_attempts=2, clock=lambda: 0.0, now=lambda: 1_700_000_000.25, backoff=Backoff(first=4, jitter=0)
     )
@@ -23,6 +24,7 @@ def queue_with_job() -> JobQueue:
 
 
 def fail(job: Job) -> None:
+    """Fail in a way that a second try may cure."""
     raise Transient("The disk is slow.", hint="Wait.")
 
 
@@ -52,7 +54,7 @@ def test_a_running_job_says_so_while_it_runs() -> None:
     """Asked from inside the attempt, the answer is running, attempt 1."""
     queue, seen = queue_with_job(), list[dict[str, Any]]()
 
-    queue.run("a", lambda job: seen.append(job_status(queue, "a")[0]))
+    queue.run("a", lambda _: seen.append(job_status(queue, "a")[0]))
 
     assert (seen[0]["status"], seen[0]["attempts"], "result" in seen[0]) == ("running", 1, False)
 
@@ -79,7 +81,7 @@ def test_a_complete_job_has_a_result_and_no_error() -> None:
     """What went wrong before and was mended isn't held against it."""
     queue = queue_with_job()
     queue.run("a", fail)
-    queue.run("a", lambda job: "sha256:ab")
+    queue.run("a", lambda _: "sha256:ab")
 
     body, http_status = job_status(queue, "a")
 
@@ -130,6 +132,6 @@ def test_a_body_does_not_change_after_it_was_returned() -> None:
     queue = queue_with_job()
     body, _ = job_status(queue, "a")
 
-    queue.run("a", lambda job: 1)
+    queue.run("a", lambda _: 1)
 
     assert (body["history"], "completed_at" in body["times"]) == ([], False)

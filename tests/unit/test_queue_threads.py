@@ -23,10 +23,12 @@ class Clock:
         self.seconds = 100.0
 
     def __call__(self) -> float:
+        """Return the time that was set."""
         return self.seconds
 
 
 def fail(job: Job) -> None:
+    """Fail in a way that a second try may cure."""
     raise Transient("not yet")
 
 
@@ -112,7 +114,7 @@ def test_a_job_that_was_run_by_its_id_is_not_handed_out_as_well() -> None:
     queue.enqueue("a", "export", {})
     queue.enqueue("b", "export", {})
 
-    queue.run("a", lambda job: 1)
+    queue.run("a", lambda _: 1)
 
     assert taken(queue) == ["b"]
 
@@ -188,7 +190,7 @@ def test_a_consumer_survives_a_job_that_somebody_else_is_running() -> None:
     def rival(job: Job) -> int:
         # the consumer that runs inside this attempt finds "a" in the line, but taken
         queue._schedule.offer("a", 0.0)
-        assert queue.work(lambda other: 2) == 2
+        assert queue.work(lambda _: 2) == 2
         return 1
 
     queue.run("a", rival)

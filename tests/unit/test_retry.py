@@ -81,6 +81,7 @@ class Flaky:
         self.failures, self.error, self.calls = failures, error, 0
 
     def __call__(self) -> str:
+        """Fail or answer."""
         self.calls += 1
         if self.calls <= self.failures:
             raise self.error(f"failure {self.calls}")
