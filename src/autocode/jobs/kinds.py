@@ -92,7 +92,7 @@ class StepContext(Protocol):
         ...
 
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
-        """Say how far the job is; persisted at most a few times a second."""
+        """Say how far the job is; persisted twice a second at most."""
         ...
 
     def once(self, key: str, effect: Callable[[str], Any]) -> Any:
@@ -273,7 +273,7 @@ class Kind(Generic[P]):
         """Return *payload* as its model.
 
         Raises:
-            PayloadInvalid: it doesn't fit; ``data['fields']`` has a JSON pointer and a message for each field.
+            PayloadInvalid: it doesn't fit; ``data['fields']`` has a pointer and a message for each field.
         """
         try:
             return self.payload.model_validate(dict(payload))

@@ -31,7 +31,7 @@ holder_name: Final[ContextVar[str | None]] = ContextVar("holder_name", default=N
 """The holder under which this process picked the attempt; ``None``: the attempt names itself."""
 
 
-class AttemptFailed(Exception):  # noqa: N818 - it reads as what Prefect's UI shows
+class AttemptFailed(Exception):
     """Ends the flow run as ``Failed``; its message is the problem's detail, already redacted."""
 
 

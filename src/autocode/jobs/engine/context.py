@@ -1,4 +1,4 @@
-"""What a step and a kind's ``main`` get: the protocols of :mod:`autocode.jobs.kinds` over ledger and store."""
+"""What steps and ``main`` get: the protocols of :mod:`autocode.jobs.kinds` over ledger and store."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from autocode.jobs.ledger.checkpoints import MemoKey
 from autocode.jobs.store import Staging
 
 __all__ = ["AttemptContext"]
+
+_SMALL: Final = 256 << 20
+"""Bytes that may be read into memory at once; the manifest of a million sessions fits."""
 
 _PROGRESS_INTERVAL: Final = 0.5
 """Seconds between two persisted updates of progress: often enough for an eye, seldom enough for a disk."""
@@ -84,7 +87,7 @@ class AttemptContext:
     def read(self, digest: str) -> bytes:
         """Return a small object whole."""
         with self.system.store.open(digest) as reader:
-            return reader.read_all()
+            return reader.read_all(limit=_SMALL)
 
     def folder(self, root: str) -> Path:
         """Return the path of a root."""

@@ -38,7 +38,7 @@ class _Call:
     failures: int = field(default=0)
 
 
-StepTask = Task[[Any], Coroutine[Any, Any, Any]]
+StepTask = Task[..., Any]
 
 
 def step_task(step: Step[Any]) -> StepTask:
@@ -53,8 +53,7 @@ def step_task(step: Step[Any]) -> StepTask:
         crash.at("step.before")
         return await _perform(call)
 
-    return task(
-        run,
+    declare = task(
         name=step.name,
         retries=step.retries.count,
         retry_condition_fn=_may_retry,
@@ -62,6 +61,7 @@ def step_task(step: Step[Any]) -> StepTask:
         cache_policy=NO_CACHE,
         log_prints=False,
     )
+    return declare(run)
 
 
 async def _perform(call: _Call) -> Produced | State[Produced]:
@@ -83,7 +83,7 @@ async def _perform(call: _Call) -> Produced | State[Produced]:
 
 
 async def _may_retry(_task: Any, task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - signature is Prefect's
-    error = await state.result(raise_on_failure=False)
+    error = await state.aresult(raise_on_failure=False)
     return isinstance(error, BaseException) and is_transient(error)
 
 
@@ -132,7 +132,7 @@ class PrefectJob:
             retry_condition_fn=_announcing(call),
         )
         state = await configured(opaque(call), return_state=True)
-        produced: Produced = await state.result()
+        produced: Produced = await state.aresult()
         self.current = None
         return produced
 

@@ -1,0 +1,12 @@
+"""Export: agent sessions into a bundle that proves what is in it.
+
+``scan`` freezes the input, ``read`` turns one session into the normal form, ``bundle`` writes the manifest
+whose digest is the bundle's identity. It is written with nothing but :mod:`autocode.jobs.kinds`.
+"""
+
+from __future__ import annotations
+
+from autocode.jobs.operations.export.kind import EXPORT, bundle, read, scan
+from autocode.jobs.operations.export.payload import ExportPayload, Source
+
+__all__ = ["EXPORT", "ExportPayload", "Source", "bundle", "read", "scan"]
