@@ -69,16 +69,14 @@ def _segments() -> list[str]:
     return [line.split()[1] for line in listing.stdout.splitlines() if line.startswith(("0x", "m "))]
 
 
-def test_the_url_reaches_a_fresh_database_over_the_socket_alone() -> None:
+def test_the_url_reaches_a_fresh_database_over_the_socket_alone(postgres_server: PostgresServer) -> None:
     """SQLAlchemy connects with the URL as it is, and the server listens on no TCP address."""
-    with running_postgres(durable=False) as server:
-        engine = sqlalchemy.create_engine(server.url(server.create_database("fresh")))
+    engine = sqlalchemy.create_engine(postgres_server.url(postgres_server.create_database("fresh")))
+    query = sqlalchemy.text("SELECT current_database(), current_setting('listen_addresses')")
 
-        with engine.connect() as connection:
-            row = connection.execute(
-                sqlalchemy.text("SELECT current_database(), current_setting('listen_addresses')")
-            ).one()
-        engine.dispose()
+    with engine.connect() as connection:
+        row = connection.execute(query).one()
+    engine.dispose()
 
     assert tuple(row) == ("fresh", "")
 
@@ -95,24 +93,20 @@ def test_the_port_is_on_loopback_and_only_there_on_request() -> None:
         PostgresServer().url(tcp=True)
 
 
-def test_a_wrong_password_is_refused() -> None:
+def test_a_wrong_password_is_refused(postgres_server: PostgresServer) -> None:
     """Being a local user, root included, is not enough to connect."""
-    with (
-        running_postgres(durable=False) as server,
-        pytest.raises(psycopg.OperationalError, match="password authentication failed"),
-    ):
-        psycopg.connect(host=str(server.folder), user="autocode", password="wrong", dbname="postgres")
+    folder = str(postgres_server.folder)
+
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(host=folder, user="autocode", password="wrong", dbname="postgres")
 
 
-def test_nobody_else_can_enter_its_folder_and_it_never_runs_as_root() -> None:
+def test_nobody_else_can_enter_its_folder_and_it_never_runs_as_root(postgres_server: PostgresServer) -> None:
     """Data and socket lie in a folder of mode 0700 that the server's own account owns."""
-    with running_postgres(durable=False) as server:
-        folder = server.folder.stat()
-        owner = int(
-            subprocess.run(
-                ["ps", "-o", "uid=", "-p", str(server.pid)], check=True, capture_output=True, text=True
-            ).stdout
-        )
+    command = ["ps", "-o", "uid=", "-p", str(postgres_server.pid)]
+
+    folder = postgres_server.folder.stat()
+    owner = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     assert stat.S_IMODE(folder.st_mode) == 0o700
     assert owner == folder.st_uid

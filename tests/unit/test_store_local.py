@@ -311,6 +311,18 @@ class TestRefusals:
             with pytest.raises(ValueError, match="discarded"):
                 staging.write(noise)
 
+    def test_a_refused_publish_discards_at_once(
+        self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A publish that fails leaves nothing behind, also before the ``with`` block is left."""
+        with store.stage() as staging:
+            staging.write(TEXT)
+            monkeypatch.setattr(os, "link", _failing(errno.EDQUOT))
+            with pytest.raises(DiskFull):
+                staging.publish()
+
+            assert files_below(store.root) == []
+
     def test_a_write_in_parts_is_completed(self, store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """A system that takes seven bytes at a time gets all of them."""
         write = os.write
