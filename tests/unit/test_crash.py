@@ -30,7 +30,7 @@ def work():
     for n in range(1, 4):
         crash.at("claim.before")
         crash.at("step.before")
-        print("passed", n, flush=True)
+        os.write(1, b"passed %d\\n" % n)
 
 if "thread" in sys.argv:
     thread = threading.Thread(target=work)
@@ -184,7 +184,8 @@ def test_of_several_processes_one_is_killed(tmp_path: Path) -> None:
     assert sorted(process.returncode for process in running) == [-signal.SIGKILL, 0, 0]
 
 
-@pytest.mark.parametrize("flags", [(), ("thread",)])
+# a stop that reaches the process but not the thread at the point lets it run on in about half of the runs
+@pytest.mark.parametrize("flags", [(), *[("thread",)] * 5])
 def test_a_pause_stops_the_process_until_it_is_continued(tmp_path: Path, flags: tuple[str, ...]) -> None:
     """The stopped process has not gone one step past the point, and goes on after SIGCONT."""
     output = tmp_path / "output"
