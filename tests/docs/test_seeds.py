@@ -43,7 +43,7 @@ def is_code(paragraph: str) -> bool:
         statements = ast.parse(paragraph).body
     except SyntaxError:
         return False
-    # "Crash and resume" parses as an expression of names, and "sum: 3" as an annotation
+    # "Ends and means" parses as an expression of names, and "sum: 3" as an annotation
     return any(
         isinstance(s.value, ast.Call)
         if isinstance(s, ast.Expr)

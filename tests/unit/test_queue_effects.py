@@ -110,7 +110,7 @@ def test_of_many_threads_one_causes_the_effect_and_all_get_its_result() -> None:
         start.wait(timeout=30)
         results.append(log.once("a", effect))
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -119,24 +119,31 @@ def test_of_many_threads_one_causes_the_effect_and_all_get_its_result() -> None:
     assert (calls, results) == ([1], [42] * 8)
 
 
-def test_a_thread_that_waited_for_a_failed_effect_tries_itself() -> None:
+def test_a_thread_that_waited_for_a_failed_effect_tries_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first thread's error is its own; the second's call still causes the effect."""
-    log, inside, results = EffectLog(), threading.Event(), list[str]()
+    log, inside, waits, results = EffectLog(), threading.Event(), threading.Event(), list[str]()
+    wait = log._changed.wait
+
+    def announce() -> bool:
+        waits.set()
+        return wait()
+
+    monkeypatch.setattr(log._changed, "wait", announce)
 
     def fails() -> str:
         inside.set()
-        waiting.join(timeout=0.05)
+        assert waits.wait(timeout=30)
         raise Transient("no")
 
-    def waits() -> None:
+    def second() -> None:
         inside.wait(timeout=30)
         results.append(log.once("a", lambda: "second"))
 
-    waiting = threading.Thread(target=waits)
-    waiting.start()
+    thread = threading.Thread(target=second, daemon=True)
+    thread.start()
     with pytest.raises(Transient):
         log.once("a", fails)
-    waiting.join(timeout=30)
+    thread.join(timeout=30)
 
     assert results == ["second"]
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,11 +120,28 @@ def test_a_job_that_was_run_by_its_id_is_not_handed_out_as_well() -> None:
     assert taken(queue) == ["b"]
 
 
-def test_a_waiting_consumer_is_woken_by_a_new_job() -> None:
+def start_consumer(
+    queue: JobQueue, got: list[Job | None], monkeypatch: pytest.MonkeyPatch
+) -> threading.Thread:
+    """Start a thread that takes one job, and return it once it waits for one."""
+    waits, wait = threading.Event(), queue._changed.wait
+
+    def announce(timeout: float) -> bool:
+        # set under the lock, which wait() gives up: whoever gets the lock next finds the thread waiting
+        waits.set()
+        return wait(timeout)
+
+    monkeypatch.setattr(queue._changed, "wait", announce)
+    consumer = threading.Thread(target=lambda: got.append(queue.dequeue()), daemon=True)
+    consumer.start()
+    assert waits.wait(timeout=30)
+    return consumer
+
+
+def test_a_waiting_consumer_is_woken_by_a_new_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a time-out, dequeue returns as soon as something comes."""
     queue, got = JobQueue(), list[Job | None]()
-    consumer = threading.Thread(target=lambda: got.append(queue.dequeue()))
-    consumer.start()
+    consumer = start_consumer(queue, got, monkeypatch)
 
     job = queue.enqueue("a", "export", {})
     consumer.join(timeout=30)
@@ -131,18 +149,35 @@ def test_a_waiting_consumer_is_woken_by_a_new_job() -> None:
     assert got == [job]
 
 
-def test_a_waiting_consumer_is_woken_by_a_manual_retry() -> None:
+def test_a_waiting_consumer_is_woken_by_a_manual_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The retried job doesn't wait until something else happens."""
     queue, got = JobQueue(max_attempts=1), list[Job | None]()
     job = queue.enqueue("a", "export", {})
     queue.work(fail)
-    consumer = threading.Thread(target=lambda: got.append(queue.dequeue()))
-    consumer.start()
+    consumer = start_consumer(queue, got, monkeypatch)
 
     queue.retry("a")
     consumer.join(timeout=30)
 
     assert got == [job]
+
+
+def test_a_consumer_waits_for_a_retry_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait is cut at the moment when the failed job is due."""
+    clock, got, pauses = Clock(), list[Job | None](), list[float]()
+    queue = JobQueue(clock=clock, backoff=Backoff(first=5, jitter=0))
+    job = queue.enqueue("a", "export", {})
+    queue.run("a", fail)
+
+    def pass_time(timeout: float) -> bool:
+        pauses.append(timeout)
+        clock.seconds += timeout
+        return False
+
+    monkeypatch.setattr(queue._changed, "wait", pass_time)
+    got.append(queue.dequeue())
+
+    assert (got, pauses) == ([job], [5])
 
 
 def test_many_producers_and_consumers_lose_and_repeat_nothing() -> None:
@@ -167,8 +202,8 @@ def test_many_producers_and_consumers_lose_and_repeat_nothing() -> None:
         while not produced.is_set() or queue.counts()["complete"] < 100:
             queue.work(worker, timeout=0.01)
 
-    producers = [threading.Thread(target=produce, args=(name,)) for name in ("x", "y", "x", "y")]
-    consumers = [threading.Thread(target=consume) for _ in range(4)]
+    producers = [threading.Thread(target=produce, args=(name,), daemon=True) for name in ("x", "y", "x", "y")]
+    consumers = [threading.Thread(target=consume, daemon=True) for _ in range(4)]
     for thread in producers + consumers:
         thread.start()
     for thread in producers:
