@@ -16,6 +16,7 @@ from autocode.jobs.engine.attempt import holder_name
 from autocode.jobs.engine.flows import load_flow
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.reconcile import Reconciler
+from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.submit import submit_planned
 from autocode.jobs.engine.system import System
@@ -23,7 +24,7 @@ from autocode.jobs.ledger import attempts, jobs, queries
 from autocode.jobs.model import TERMINAL
 from autocode.jobs.resource import Job
 
-__all__ = ["run_to_end", "sweep_offline"]
+__all__ = ["run_to_end"]
 
 _LOOK_SECONDS: Final = 0.2
 """Pause between two looks at a job: how late a person learns of a change, and how soon a retry begins."""
@@ -54,11 +55,6 @@ def run_to_end(system: System, job_id: str, address: Address, watch: Watcher) ->
         return asyncio.run(_run_to_end(system, job_id, watch, holder))
 
 
-def sweep_offline(system: System) -> None:
-    """Bring every open job up to date as far as the ledger alone tells, without a Prefect server."""
-    asyncio.run(Reconciler(system, None).sweep())
-
-
 async def _run_to_end(system: System, job_id: str, watch: Watcher, holder: str) -> Job:
     async with get_client() as client:
         driver = _Driver(system, client, job_id, watch)
@@ -73,7 +69,7 @@ class _Driver:
         self._client = client
         self._job_id = job_id
         self._watch = watch
-        self._reconciler = Reconciler(system, client)
+        self._reconciler = Reconciler(system, PrefectRuns(client))
 
     async def run(self, holder: str) -> Job:
         while True:

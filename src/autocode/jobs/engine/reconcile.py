@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
-from uuid import UUID
-
-import sqlalchemy as sa
-from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import State
-from prefect.exceptions import ObjectNotFound
-from prefect.states import Cancelled, Completed, Crashed, Failed
+from typing import Protocol
 
 from autocode.jobs.engine.holder import proven_dead
 from autocode.jobs.engine.lease import LeaseWatch
@@ -19,9 +12,9 @@ from autocode.jobs.engine.system import System
 from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, Transient
 from autocode.jobs.ledger import attempts, queries, results, statuses
 from autocode.jobs.ledger.queries import JobRows
-from autocode.jobs.projection import ENDED_STATES, Ending, Lease, Outcome, RunState
+from autocode.jobs.projection import Ending, Lease, Outcome, RunState
 
-__all__ = ["AttemptLost", "Reconciler"]
+__all__ = ["AttemptLost", "Reconciler", "Runs", "sweep_ledger"]
 
 
 class AttemptLost(Transient):
@@ -32,6 +25,21 @@ class AttemptLost(Transient):
     default_hint = "Nothing to do: the next attempt goes on from the last checkpoint."
 
 
+class Runs(Protocol):
+    """What the reconciler asks of Prefect."""
+
+    async def state(self, run_id: str) -> RunState:
+        """Return the state of a flow run; type ``GONE`` where Prefect no longer knows it."""
+        ...
+
+    async def close(self, run_id: str, outcome: Outcome, *, only_look: bool) -> bool:
+        """Make sure that the run has a final state, and return whether it has one.
+
+        Never forced, and never over a final state. With *only_look* nothing is changed. Idempotent.
+        """
+        ...
+
+
 class Reconciler:
     """Looks at open jobs, ends what is dead, verifies results, and persists the projection.
 
@@ -39,12 +47,12 @@ class Reconciler:
 
     Args:
         system: the opened home.
-        client: Prefect; ``None`` looks at the ledger alone, where Prefect isn't running.
+        runs: Prefect's view of the flow runs; ``None`` looks at the ledger alone, where Prefect isn't running.
     """
 
-    def __init__(self, system: System, client: PrefectClient | None) -> None:
+    def __init__(self, system: System, runs: Runs | None) -> None:
         self._system = system
-        self._client = client
+        self._runs = runs
         self._leases = LeaseWatch(system.db.clock)
 
     async def sweep(self, job_id: str | None = None) -> None:
@@ -73,15 +81,9 @@ class Reconciler:
 
     async def _run_state(self, rows: JobRows) -> RunState:
         run_id = rows.attempts[-1].flow_run_id
-        if self._client is None or run_id is None:
+        if self._runs is None or run_id is None:
             return RunState()
-        try:
-            run = await self._client.read_flow_run(UUID(run_id))
-        except ObjectNotFound:
-            return RunState("GONE")
-        if run.state is None:
-            return RunState()
-        return RunState(run.state.type.value, run.state.name or "", run.state.message or "")
+        return await self._runs.state(run_id)
 
     def _lease(self, rows: JobRows) -> Lease:
         latest = rows.attempts[-1]
@@ -125,46 +127,18 @@ class Reconciler:
 
     async def _close_runs(self, rows: JobRows) -> None:
         """Say in Prefect how ended attempts ended, where their own process can't any more."""
-        if self._client is None:
+        if self._runs is None:
             return
         for row in rows.attempts:
             if row.run_closed or row.ended_at is None:
                 continue
-            if row.flow_run_id is not None and not await self._closed(row):
-                continue
-            await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
-
-    async def _closed(self, row: sa.Row[Any]) -> bool:
-        assert self._client is not None
-        run_id = UUID(row.flow_run_id)
-        try:
-            run = await self._client.read_flow_run(run_id)
-        except ObjectNotFound:
-            return True
-        if run.state is not None and run.state.type.value in ENDED_STATES:
-            return True
-        outcome = Outcome(row.outcome)
-        if not outcome.killed and not proven_dead(self._system.home, row.holder):
-            # its process is still reporting the end itself
-            return False
-        await self._client.set_flow_run_state(run_id, _final_state(outcome))
-        return True
+            outcome = Outcome(row.outcome)
+            # an attempt that ended itself still reports its run's end, unless it died in between
+            speaks = not outcome.killed and not proven_dead(self._system.home, row.holder)
+            if row.flow_run_id is None or await self._runs.close(row.flow_run_id, outcome, only_look=speaks):
+                await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
 
 
-_MESSAGES: Final = {
-    Outcome.COMPLETED: "The result was committed; the process died before it could say so.",
-    Outcome.CRASHED: "The process that ran this attempt died; the job goes on in another run.",
-    Outcome.LOST: "The process that ran this attempt went quiet; the job goes on in another run.",
-    Outcome.INTERRUPTED: "The attempt was handed back; the job goes on in another run.",
-}
-
-
-def _final_state(outcome: Outcome) -> State[Any]:
-    message = _MESSAGES.get(outcome, f"The attempt ended: {outcome}.")
-    if outcome is Outcome.COMPLETED:
-        return Completed(message=message)
-    if outcome.killed:
-        return Crashed(message=message)
-    if outcome in {Outcome.INTERRUPTED, Outcome.CANCELLED}:
-        return Cancelled(message=message)
-    return Failed(message=message)
+def sweep_ledger(system: System) -> None:
+    """Bring every open job up to date as far as the ledger alone tells, without Prefect. Idempotent."""
+    asyncio.run(Reconciler(system, None).sweep())
