@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from autocode.jobs.canonical import digest_of
-from autocode.jobs.sessions import Report, recovery
+from autocode.jobs.sessions import Report, jsonvalue, structure
 from autocode.jobs.sessions.jsonvalue import MAX_DEPTH, loads
 from autocode.jobs.sessions.lines import segments
 from unit.sessions.session_lines import AT, CLAUDE, accounted, assistant, body, line, read, user
@@ -228,19 +228,29 @@ def test_zeros_are_never_held() -> None:
 )
 def test_recovery_is_linear(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scanner looks at no byte more often than a fixed number of times, however it was meant."""
-    real, seen = recovery.tokens, Counter[str]()
+    real, seen = structure.tokens, Counter[str]()
 
     def counting(text: bytes, start: int) -> Iterator[tuple[int, int]]:
         for token in real(text, start):
             seen["tokens"] += 1
             yield token
 
-    monkeypatch.setattr(recovery, "tokens", counting)
+    monkeypatch.setattr("autocode.jobs.sessions.recovery.tokens", counting)
 
     records, found = read(data)
 
     assert seen["tokens"] <= 10 * len(data) + 100_000
     assert found.padding + found.damaged_bytes + sum(r["source"]["length"] for r in records[1:]) == len(data)
+
+
+def test_a_text_of_millions_of_objects_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are counted before they are made, and brackets inside strings don't count."""
+    monkeypatch.setattr(jsonvalue, "MAX_CONTAINERS", 10)
+
+    records, found = read(line({"type": "x", "y": [{}] * 9}) + line({"type": "x", "y": "{" * 50}))
+
+    assert [span.reason for span in found.damaged] == ["too-many-values"]
+    assert [record["type"] for record in records] == ["session", "unknown"]
 
 
 def test_lone_surrogates_become_replacement_characters() -> None:
