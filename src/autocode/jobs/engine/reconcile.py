@@ -47,7 +47,7 @@ class Reconciler:
 
     Args:
         system: the opened home.
-        runs: Prefect's view of the flow runs; ``None`` looks at the ledger alone, where Prefect isn't running.
+        runs: Prefect's view of the flow runs; ``None``: Prefect isn't running, the ledger alone is looked at.
     """
 
     def __init__(self, system: System, runs: Runs | None) -> None:
