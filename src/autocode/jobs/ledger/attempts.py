@@ -154,7 +154,7 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
             raise AttemptEnded(
                 f"Attempt {n} of job {job_id} can't begin: it has begun or ended already, "
                 "or the job was cancelled.",
-                hint="Leave this run alone: the job goes on in a run of its own. Start the job again, not the run.",
+                hint="The job goes on in a run of its own: start the job again, not this run.",
             )
         event = record(tx, job_id, Fact.BEGUN, {"attempt": n}, now)
         tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(begun_event=event))
