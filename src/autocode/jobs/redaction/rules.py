@@ -108,7 +108,7 @@ _RULES: Final = (
     Rule("twilio-key", _free("SK", r"[0-9a-f]{32}[A-Za-z0-9]*"), ("twilio",)),
     Rule("npm-token", _free("npm_", "[A-Za-z0-9]{36,}"), ("npm_",), check="digit"),
     Rule("pypi-token", r"pypi-AgE[A-Za-z0-9_-]{40,}", ("pypi-",)),
-    Rule("huggingface-token", _free("hf_", r"[A-Za-z0-9]{30,}"), ("hf_",)),
+    Rule("huggingface-token", _free("hf_", r"[A-Za-z]{34}[A-Za-z0-9]*"), ("hf_",)),
     Rule(
         "azure-key",
         r"(?i:account|sharedaccess)[kK][eE][yY]=([A-Za-z0-9+/=]{40,})",
