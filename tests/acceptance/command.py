@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Command", "Done", "until"]
+__all__ = ["PROGRAM", "Command", "Done", "until"]
 
 PROGRAM = Path(sys.executable).parent / "autocode-jobs"
 
@@ -39,6 +39,7 @@ class Command:
 
     home: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    program: Path = PROGRAM
 
     def environ(self, **more: str) -> dict[str, str]:
         """Return the environment of a run: the test's own, the home, and *more*."""
@@ -50,11 +51,14 @@ class Command:
             **more,
         }
 
-    def run(self, *arguments: str | Path, timeout: float = 150, **environment: str) -> Done:
+    def run(
+        self, *arguments: str | Path, timeout: float = 150, cwd: Path | None = None, **environment: str
+    ) -> Done:
         """Run the command to its end."""
         done = subprocess.run(
-            [PROGRAM, *map(str, arguments)],
+            [self.program, *map(str, arguments)],
             env=self.environ(**environment),
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -66,7 +70,7 @@ class Command:
     def start(self, *arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
         """Start the command and leave it running."""
         return subprocess.Popen(
-            [PROGRAM, *map(str, arguments)],
+            [self.program, *map(str, arguments)],
             env=self.environ(**environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -24,6 +24,7 @@ from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore, verify_store
 from autocode.jobs.testing.samples import write_samples
 
+
 @dataclass(frozen=True)
 class Undisturbed:
     """The sessions, and the export of them that ran without a crash."""
