@@ -91,6 +91,10 @@ class Command:
                     found.append(int(entry.name))
         return found
 
+    def wait_until_gone(self) -> None:
+        """Wait until no process of the home lives; its Prefect server ends after its last client."""
+        until(lambda: not self.processes(), within=20, told=lambda: f"processes {self.processes()}")
+
 
 def until(condition: Callable[[], bool], *, within: float, told: Callable[[], str] = lambda: "") -> None:
     """Wait until *condition* holds; fail with what *told* says once *within* seconds have passed."""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from inotify_simple import INotify, flags
 
-from acceptance.command import Command, Done, until
+from acceptance.command import Command, Done
 from autocode.jobs import crash
 from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore, verify_store
@@ -110,7 +110,7 @@ async def prefect_view(home: Path) -> tuple[list[Any], list[Any]]:
 
 def nothing_left(command: Command) -> None:
     """Assert that no process of the home lives on, and that every object is whole."""
-    until(lambda: not command.processes(), within=20, told=lambda: str(command.processes()))
+    command.wait_until_gone()
     report = verify_store(LocalStore(command.home / "store"))
     assert report.ok, report.as_dict()
 

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 import autocode.jobs
-from acceptance.command import PROGRAM, Command, until
+from acceptance.command import PROGRAM, Command
 from autocode.jobs.testing.samples import write_samples
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -81,5 +81,5 @@ def test_the_installed_command_exports_what_the_source_tree_does(installed: Path
 
         assert done.status == 0, done.err
         jobs.append(done.job)
-        until(lambda: not command.processes(), within=20, told=lambda: str(command.processes()))
+        command.wait_until_gone()
     assert jobs[0]["result"]["digest"] == jobs[1]["result"]["digest"]
