@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
-from autocode.jobs.ledger import schema
 from autocode.jobs.ledger.database import Database, sqlite_url
 from autocode.jobs.testing.postgres import PostgresServer
 from fixtures_postgres import postgres_server
-from ledger_world import TickingClock
+from ledger_world import TickingClock, wipe
 
 __all__ = ["postgres_server"]
 
@@ -77,7 +75,7 @@ def new_url(dialect: str, request: pytest.FixtureRequest, tmp_path: Path) -> Ite
         used.append(name)
         database = Database(server.url(name))
         database.migrate()
-        _empty(database)
+        wipe(database)
         database.close()
         return server.url(name)
 
@@ -97,12 +95,3 @@ def database(ledger_url: str) -> Iterator[Database]:
     database = Database(ledger_url, clock=TickingClock())
     yield database
     database.close()
-
-
-def _empty(database: Database) -> None:
-    """Bring a migrated ledger back to how it was when it was new, but for its epoch."""
-    with database.write() as tx:
-        for table in reversed(schema.metadata.sorted_tables):
-            if table not in {schema.meta, schema.counters}:
-                tx.execute(sa.delete(table))
-        tx.execute(sa.update(schema.counters).values(value=0))
