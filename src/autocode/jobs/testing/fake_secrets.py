@@ -83,10 +83,10 @@ def fake_secret(kind: str, rng: random.Random) -> tuple[str, str]:
 
 SECRETS: Final = (
     "aws-access-key", "aws-secret-key", "github-token", "github-fine", "gitlab-token", "slack-token",
-    "slack-webhook", "anthropic-key", "openai-key", "openai-old", "google-api-key", "stripe-key", "sendgrid-key",
-    "twilio-key", "npm-token", "pypi-token", "huggingface-token", "azure-key", "jwt", "private-key", "private-key-escaped",
-    "authorization", "authorization-basic", "url-password", "password", "password-escaped", "password-env",
-    "named-secret", "named-secret-yaml",
+    "slack-webhook", "anthropic-key", "openai-key", "openai-old", "google-api-key", "stripe-key",
+    "sendgrid-key", "twilio-key", "npm-token", "pypi-token", "huggingface-token", "azure-key", "jwt",
+    "private-key", "private-key-escaped", "authorization", "authorization-basic", "url-password",
+    "password", "password-escaped", "password-env", "named-secret", "named-secret-yaml",
 )  # fmt: skip
 """Names of the forms; each is a kind of the default policy or a variant of one."""
 
