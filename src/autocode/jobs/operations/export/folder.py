@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -86,7 +87,7 @@ def _fill(root: Path, store: ObjectStore, files: Sequence[BagFile], progress: Pr
             if root / folder not in {root, *folders}:
                 (root / folder).mkdir(mode=0o700)
                 folders.add(root / folder)
-        with open(path, "xb", buffering=0, opener=_private) as output:  # noqa: PTH123 - Path.open has no opener
+        with open(path, "xb", buffering=0, opener=_private) as output:
             for chunk in content_of(store, file):
                 _write_all(output.fileno(), chunk)
                 done += len(chunk)
@@ -136,7 +137,7 @@ def _difference(target: Path, expected: dict[str, BagFile]) -> str | None:
     return f"{min(missing)!r} is missing" if missing else None
 
 
-def _walk(root: Path, folders: Set[str]) -> Iterator[tuple[str, str]]:
+def _walk(root: Path, folders: AbstractSet[str]) -> Iterator[tuple[str, str]]:
     """Yield the path and kind of everything in *root* but *folders*, which alone are entered."""
     waiting = [""]
     while waiting:
@@ -153,7 +154,7 @@ def _walk(root: Path, folders: Set[str]) -> Iterator[tuple[str, str]]:
 
 def _same(path: Path, file: BagFile) -> bool:
     digest = hashlib.sha256()
-    with open(path, "rb", buffering=0, opener=_no_link) as stream:  # noqa: PTH123 - Path.open has no opener
+    with open(path, "rb", buffering=0, opener=_no_link) as stream:
         if os.fstat(stream.fileno()).st_size != file.size:
             return False
         while chunk := stream.read(_CHUNK):

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final, cast
 
 from autocode.jobs.canonical import canonical_json
 from autocode.jobs.kinds import Produced, StepContext
+from autocode.jobs.operations.export.encoding import LARGE, encode_record, pieces_of
 from autocode.jobs.operations.export.frozen import CHUNK, FrozenStream, frozen
 from autocode.jobs.operations.export.payload import ENTRY_TYPE, NORMAL_FORM_TYPE, RAW_TYPE, ReadInputs
 from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
 from autocode.jobs.sessions import READERS, Record
 
-__all__ = ["Shown", "encode_record", "read_session"]
+__all__ = ["Shown", "read_session"]
 
 _FLUSH: Final = 1 << 18
-_ENCODE: Final = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-).encode
-
-
-def encode_record(record: Record) -> bytes:
-    """Return the canonical JSON of a record, in half the time of :func:`canonical_json`.
-
-    That function builds an encoder each time and looks for keys that aren't strings; a record comes from a
-    parser of JSON and can't have any.
-    """
-    return _ENCODE(record).encode("ascii")
 
 
 class Shown(Iterator[Record]):
@@ -103,18 +91,26 @@ def _normal_form(
 def _write_lines(
     records: Iterator[Record], write: Callable[[bytes], None], flushed: Callable[[], None]
 ) -> None:
-    """Write records as JSON lines, a quarter of a mebibyte or one record at a time."""
+    """Write records as JSON lines, a quarter of a mebibyte at a time."""
     pending: list[bytes] = []
     size = 0
     for record in records:
-        pending.append(encode_record(record))
-        size += len(pending[-1])
+        if record["source"]["length"] >= LARGE:
+            write(b"".join(pending))
+            pending, size = [], 0
+            for piece in pieces_of(record):
+                write(piece)
+            write(b"\n")
+            flushed()
+            continue
+        line = encode_record(record)
+        pending += (line, b"\n")
+        size += len(line)
         if size >= _FLUSH:
-            write(b"\n".join([*pending, b""]))
+            write(b"".join(pending))
             pending, size = [], 0
             flushed()
-    if pending:
-        write(b"\n".join([*pending, b""]))
+    write(b"".join(pending))
 
 
 def _raw_copy(context: StepContext, inputs: ReadInputs) -> Produced:
