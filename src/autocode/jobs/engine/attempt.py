@@ -18,6 +18,7 @@ from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.lease import LeaseKeeper
 from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.reconcile import Reconciler
+from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.steps import PrefectJob, StepTask
 from autocode.jobs.engine.submit import identify, submit_from_deployment
 from autocode.jobs.engine.system import System, current_system
@@ -92,7 +93,7 @@ async def _tell(system: System, job_id: str, run: FlowRun) -> None:
     """
     with suppress(httpx.HTTPError, LedgerUnavailable):
         async with get_client() as client:
-            await Reconciler(system, client).sweep()
+            await Reconciler(system, PrefectRuns(client)).sweep()
             await submit_from_deployment(system, client, job_id, run)
 
 

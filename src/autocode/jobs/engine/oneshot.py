@@ -16,10 +16,11 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 
 from autocode.jobs import kinds
 from autocode.jobs.engine.attempt import holder_name
-from autocode.jobs.engine.flows import load_flow
 from autocode.jobs.engine.holder import holding
+from autocode.jobs.engine.loading import load_flow
 from autocode.jobs.engine.problems import UnexpectedError, problem
 from autocode.jobs.engine.reconcile import Reconciler
+from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.server import Address, server_log
 from autocode.jobs.engine.submit import submit_planned
 from autocode.jobs.engine.system import System
@@ -29,7 +30,7 @@ from autocode.jobs.model import TERMINAL
 from autocode.jobs.projection import Outcome
 from autocode.jobs.resource import Job
 
-__all__ = ["run_to_end", "sweep_offline"]
+__all__ = ["run_to_end"]
 
 _LOOK_SECONDS: Final = 0.2
 """Pause between two looks at a job: how late a person learns of a change, and how soon a retry begins."""
@@ -77,11 +78,6 @@ def run_to_end(system: System, job_id: str, address: Address, watch: Watcher) ->
             raise
 
 
-def sweep_offline(system: System) -> None:
-    """Bring every open job up to date as far as the ledger alone tells, without a Prefect server."""
-    asyncio.run(Reconciler(system, None).sweep())
-
-
 async def _run_to_end(system: System, job_id: str, watch: Watcher, holder: str) -> Job:
     async with get_client() as client:
         driver = _Driver(system, client, job_id, watch, holder)
@@ -112,7 +108,7 @@ class _Driver:
         self._job_id = job_id
         self._watch = watch
         self._holder = holder
-        self._reconciler = Reconciler(system, client)
+        self._reconciler = Reconciler(system, PrefectRuns(client))
         self._away_since: dict[type[Exception], float] = {}
 
     async def run(self) -> Job:
@@ -129,7 +125,7 @@ class _Driver:
     async def sweep_others(self) -> None:
         """Bring what earlier commands left behind up to date, once."""
         with suppress(LedgerUnavailable):
-            await Reconciler(self._system, self._client).sweep()
+            await Reconciler(self._system, PrefectRuns(self._client)).sweep()
 
     async def _look(self) -> Job | None:
         try:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any, Final
-from uuid import UUID
+from typing import Any, Final, Protocol
 
-import httpx
 import sqlalchemy as sa
-from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import ObjectNotFound
 
-from autocode.jobs.engine.ending import final_state
 from autocode.jobs.engine.holder import proven_alive, proven_dead
 from autocode.jobs.engine.lease import LeaseWatch
 from autocode.jobs.engine.problems import problem
@@ -21,13 +15,10 @@ from autocode.jobs.engine.system import System
 from autocode.jobs.errors import LedgerUnavailable, ObjectCorrupt, ObjectMissing, Transient
 from autocode.jobs.ledger import attempts, queries, results, statuses
 from autocode.jobs.ledger.queries import JobRows
-from autocode.jobs.projection import ENDED_STATES, Ending, Lease, Outcome, RunState
+from autocode.jobs.projection import Ending, Lease, Outcome, RunState
 from autocode.jobs.settings import LEASE_SECONDS
 
-__all__ = ["AttemptLost", "Reconciler"]
-
-_ANSWER_SECONDS: Final = 5.0
-"""How long Prefect may take to answer before a look goes on without it."""
+__all__ = ["AttemptLost", "Reconciler", "Runs", "sweep_ledger"]
 
 _REPORT_SECONDS: Final = 30.0
 """How long a process that can't be seen from here has to tell Prefect itself how its attempt ended."""
@@ -41,6 +32,24 @@ class AttemptLost(Transient):
     default_hint = "Nothing to do: the next attempt goes on from the last checkpoint."
 
 
+class Runs(Protocol):
+    """What the reconciler asks of Prefect."""
+
+    async def state(self, run_id: str) -> RunState:
+        """Return the state of a flow run.
+
+        Its type is ``GONE`` where Prefect no longer knows the run, ``None`` where Prefect doesn't answer.
+        """
+        ...
+
+    async def close(self, run_id: str, outcome: Outcome, *, only_look: bool) -> bool:
+        """Make sure that the run has a final state, and return whether it has one.
+
+        Never forced, and never over a final state. With *only_look* nothing is changed. Idempotent.
+        """
+        ...
+
+
 class Reconciler:
     """Looks at open jobs, ends what is dead, verifies results, and persists the projection.
 
@@ -49,12 +58,12 @@ class Reconciler:
 
     Args:
         system: the opened home.
-        client: Prefect; ``None`` looks at the ledger alone, where Prefect isn't running.
+        runs: Prefect's view of the flow runs; ``None``: Prefect isn't running, the ledger alone is looked at.
     """
 
-    def __init__(self, system: System, client: PrefectClient | None) -> None:
+    def __init__(self, system: System, runs: Runs | None) -> None:
         self._system = system
-        self._client = client
+        self._runs = runs
         self._leases = LeaseWatch(system.db.clock)
         self._over: set[str] = set()
 
@@ -96,22 +105,9 @@ class Reconciler:
 
     async def _run_state(self, rows: JobRows) -> RunState:
         run_id = rows.attempts[-1].flow_run_id
-        if self._client is None or run_id is None:
+        if self._runs is None or run_id is None:
             return RunState()
-        try:
-            run = await self._read(run_id)
-        except ObjectNotFound:
-            return RunState("GONE")
-        except (httpx.HTTPError, TimeoutError):
-            return RunState()
-        if run.state is None:
-            return RunState()
-        return RunState(run.state.type.value, run.state.name or "", run.state.message or "")
-
-    async def _read(self, run_id: str) -> FlowRun:
-        assert self._client is not None
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            return await self._client.read_flow_run(UUID(run_id))
+        return await self._runs.state(run_id)
 
     def _lease(self, rows: JobRows) -> Lease:
         """Judge the latest attempt's lease. While the ledger is locked, nobody can renew or is lost."""
@@ -171,33 +167,15 @@ class Reconciler:
 
     async def _close_runs(self, rows: JobRows) -> None:
         """Say in Prefect how ended attempts ended, where their own process can't any more."""
-        if self._client is None:
+        if self._runs is None:
             return
         for row in rows.attempts:
             if row.run_closed or row.ended_at is None:
                 continue
-            if row.flow_run_id is not None and not await self._closed(row):
-                continue
-            await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
-
-    async def _closed(self, row: sa.Row[Any]) -> bool:
-        assert self._client is not None
-        outcome = Outcome(row.outcome)
-        try:
-            run = await self._read(row.flow_run_id)
-            if run.state is not None and run.state.type.value in ENDED_STATES:
-                return True
-            if not outcome.killed and self._may_report(row):
-                return False
-            state = final_state(outcome, run.state)
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                # never by force: what Prefect refuses stays as Prefect has it
-                await self._client.set_flow_run_state(run.id, state)
-        except ObjectNotFound:
-            return True
-        except (httpx.HTTPError, TimeoutError):
-            return False
-        return True
+            outcome = Outcome(row.outcome)
+            speaks = not outcome.killed and self._may_report(row)
+            if row.flow_run_id is None or await self._runs.close(row.flow_run_id, outcome, only_look=speaks):
+                await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
 
     def _may_report(self, row: sa.Row[Any]) -> bool:
         """Say whether the attempt's process may still tell Prefect itself how it ended."""
@@ -205,3 +183,8 @@ class Reconciler:
             return False
         waited = self._system.db.clock.now() - row.ended_at
         return proven_alive(self._system.home, row.holder) or waited < timedelta(seconds=_REPORT_SECONDS)
+
+
+def sweep_ledger(system: System) -> None:
+    """Bring every open job up to date as far as the ledger alone tells, without Prefect. Idempotent."""
+    asyncio.run(Reconciler(system, None).sweep())

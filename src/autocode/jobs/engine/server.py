@@ -8,7 +8,6 @@ whoever starts one, so that two clients start one server. The kernel drops each 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import signal
@@ -144,13 +143,7 @@ def _start(home: Home, tick: Callable[[], None]) -> Address:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    # Prefect takes as long to import here as there: both at once
-    warming = threading.Thread(target=importlib.import_module, args=("autocode.jobs.engine.oneshot",))
-    warming.start()
-    try:
-        return _started(home, process, tick)
-    finally:
-        warming.join()
+    return _started(home, process, tick)
 
 
 def _started(home: Home, process: subprocess.Popen[bytes], tick: Callable[[], None]) -> Address:

@@ -63,7 +63,7 @@ def fake_secret(kind: str, rng: random.Random) -> tuple[str, str]:
         "twilio-key": ("TWILIO_SID={}", "SK" + hexed),
         "npm-token": ("{}", "npm_" + _drawn(rng, _WORD, 36)),
         "pypi-token": ("{}", "pypi-" + "AgEIcHlwaS5vcmc" + _drawn(rng, _WORD + "_-", 60)),
-        "huggingface-token": ("{}", "hf_" + _drawn(rng, _LETTERS, 34)),
+        "huggingface-token": ("{}", "hf_" + "".join(rng.choice(_LETTERS) for _ in range(34))),
         "azure-key": ("DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};x", word + word + "=="),
         "jwt": ("{}", _jwt(rng)),
         "private-key": ("{}", _pem(rng)),
@@ -83,10 +83,10 @@ def fake_secret(kind: str, rng: random.Random) -> tuple[str, str]:
 
 SECRETS: Final = (
     "aws-access-key", "aws-secret-key", "github-token", "github-fine", "gitlab-token", "slack-token",
-    "slack-webhook", "anthropic-key", "openai-key", "openai-old", "google-api-key", "stripe-key", "sendgrid-key",
-    "twilio-key", "npm-token", "pypi-token", "huggingface-token", "azure-key", "jwt", "private-key", "private-key-escaped",
-    "authorization", "authorization-basic", "url-password", "password", "password-escaped", "password-env",
-    "named-secret", "named-secret-yaml",
+    "slack-webhook", "anthropic-key", "openai-key", "openai-old", "google-api-key", "stripe-key",
+    "sendgrid-key", "twilio-key", "npm-token", "pypi-token", "huggingface-token", "azure-key", "jwt",
+    "private-key", "private-key-escaped", "authorization", "authorization-basic", "url-password",
+    "password", "password-escaped", "password-env", "named-secret", "named-secret-yaml",
 )  # fmt: skip
 """Names of the forms; each is a kind of the default policy or a variant of one."""
 

@@ -38,9 +38,7 @@ def write_manifest(context: StepContext, inputs: BundleInputs) -> Produced:
     for digest, entry in entries.items():
         path = paths[digest]
         size = len(canonical_json(entry))
-        found: list[tuple[str, dict[str, Any]]] = [
-            (f"{path}.report.json", {"digest": digest, "size": size})
-        ]
+        found: list[tuple[str, dict[str, Any]]] = [(f"{path}.report.json", {"digest": digest, "size": size})]
         found += [
             (f"{path}{ending}", entry[part])
             for part, ending in (("normal", ".jsonl"), ("raw", ".raw"))
