@@ -1,3 +1,49 @@
-.PHONY: lint
-lint:
-	.venv/bin/ruff check .
+# Needs GNU make, sh and Python >= 3.11, nothing else. `make` alone says what there is.
+# PYTHON=python3.12 make install    another interpreter
+# make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint typecheck format requirements clean
+
+# paths are relative on purpose: the folder's own name may hold spaces
+PY := .venv/bin/python
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --quiet pyproject.toml requirements/build.in
+ARGS ?=
+export ARGS PYTHON
+unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 24
+
+install: ## make .venv with everything that work on the project needs
+	@sh scripts/install dev
+
+demo: ## export the sample sessions, kill it halfway, see it finish
+	@sh scripts/install run
+	@$(PY) scripts/demo.py
+
+test: install ## run the tests in stages; ARGS="-k lease" goes to pytest
+	@$(PY) scripts/test.py
+
+lint: install ## ruff (rules and format), mypy, direction of imports
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+typecheck: install ## mypy alone
+	$(PY) -m mypy
+
+format: install ## apply ruff's fixes and format
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+requirements: ## pin requirements/*.txt anew from pyproject.toml; ARGS="--upgrade" moves the pins
+	@command -v uv > /dev/null || { echo "make requirements needs uv: pip install uv" >&2; exit 1; }
+	$(COMPILE) --output-file requirements/run.txt $(ARGS)
+	$(COMPILE) --extra dev --constraint requirements/run.txt --output-file requirements/dev.txt $(ARGS)
+
+clean: ## remove .venv, caches and build results
+	rm -rf .venv dist build .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

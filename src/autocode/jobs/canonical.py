@@ -1,4 +1,4 @@
-"""Canonical JSON and digests: the two functions on which every identity in this project stands."""
+"""Canonical JSON and digests: the functions on which every identity in this project stands."""
 
 from __future__ import annotations
 
@@ -17,14 +17,37 @@ def canonical_json(value: Any) -> bytes:
     """Return *value* as canonical JSON: the same value gives the same bytes on every machine.
 
     Keys are sorted, nothing is padded, and every character outside ASCII is escaped, so that lone
-    surrogates survive and neither locale nor library version matters. NaN and infinity are refused.
+    surrogates survive and neither locale nor library version matters. NaN and infinity are refused, and so
+    are keys that aren't strings: JSON would write ``1`` and ``"1"`` alike, two values with one digest.
+
+    Not RFC 8785: numbers are written as Python writes them, so ``1`` and ``1.0`` differ, and keys are
+    sorted by code point, not by UTF-16 unit.
 
     Raises:
-        ValueError: *value* holds NaN or an infinity.
-        TypeError: *value* holds something that JSON doesn't know.
+        ValueError: *value* holds NaN or an infinity, contains itself, or is nested too deeply.
+        TypeError: *value* holds something that JSON doesn't know, or a key that isn't a string.
     """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    except RecursionError as error:
+        raise ValueError("the value is nested too deeply for JSON") from error
+    _refuse_foreign_keys(value)
     return text.encode("ascii")
+
+
+def _refuse_foreign_keys(value: Any) -> None:
+    # runs after the encoder, which has refused values that contain themselves
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            for key in node:
+                if not isinstance(key, str):
+                    raise TypeError(f"keys must be strings, not {type(key).__name__}")
+            node = node.values()
+        elif not isinstance(node, list | tuple):
+            continue
+        pending.extend(item for item in node if isinstance(item, dict | list | tuple))
 
 
 def digest_of(data: bytes) -> str:

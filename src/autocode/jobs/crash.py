@@ -12,9 +12,12 @@ The idea follows the debug triggers of DBOS Transact (``dbos/_debug_trigger.py``
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import signal
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, cast
@@ -41,7 +44,7 @@ POINTS: Final[tuple[str, ...]] = (
 )
 """Every crash point that exists, in the order in which the life of a job meets them."""
 
-_SYNTAX: Final = re.compile(r"(?P<point>[a-z.-]+)(?::(?P<nth>[1-9][0-9]*))?(?:=(?P<action>[a-z]+))?")
+_SYNTAX: Final = re.compile(r"(?P<point>[a-z.-]+)(?::(?P<nth>[1-9][0-9]{0,8}))?(?:=(?P<action>[a-z]+))?")
 
 
 class CrashRaised(Transient):
@@ -58,7 +61,8 @@ class _Armed:
     nth: int
     action: Action
     token: Path | None
-    passed: int = field(default=0)
+    # one next() is atomic, so threads that pass together get different numbers and none is skipped
+    passages: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 
 _armed: _Armed | None = None
@@ -106,12 +110,15 @@ def at(point: str) -> None:
     armed = _armed
     if armed is None or armed.point != point:
         return
-    armed.passed += 1
-    if armed.passed != armed.nth or not _consume(armed.token):
+    if next(armed.passages) != armed.nth or not _consume(armed.token):
         return
     if armed.action == "raise":
         raise CrashRaised(f"Crash point {point} was armed.")
-    os.kill(os.getpid(), signal.SIGKILL if armed.action == "kill" else signal.SIGSTOP)
+    if armed.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    else:
+        # sent to this very thread: a stop sent to the process may let this thread run on for a moment
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def _consume(token: Path | None) -> bool:

@@ -8,6 +8,7 @@
     │   ├── LedgerUnavailable
     │   ├── ObjectCorrupt
     │   ├── ObjectMissing
+    │   ├── ServerUnavailable
     │   └── StepTimedOut
     ├── Permanent            the same input can never succeed
     │   ├── NoSessions
@@ -20,7 +21,7 @@
     ├── JobNotFound
     ├── KindUnknown
     ├── HomeUnusable         the data folder is read-only, newer, or broken
-    ├── ServerUnavailable    the Prefect server did not start or answer
+    ├── IllegalTransition    the job's status forbids what was asked for
     └── UsageError           the command line or a call asks for something that makes no sense
 
 A class carries a stable ``type`` (a slug that clients may rely on), a ``title`` and a ``hint`` that says
@@ -29,12 +30,13 @@ what to do next. An exception from elsewhere counts as transient: see :func:`is_
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "AttemptEnded",
     "DiskFull",
     "HomeUnusable",
+    "IllegalTransition",
     "JobConflict",
     "JobNotFound",
     "JobsError",
@@ -52,8 +54,11 @@ __all__ = [
     "StepTimedOut",
     "Transient",
     "UsageError",
+    "describe",
     "is_transient",
 ]
+
+_LONGEST_DETAIL: Final = 2_000
 
 
 class JobsError(Exception):
@@ -76,14 +81,15 @@ class JobsError(Exception):
         self.data = data
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.detail, self.hint, self.data)
+        return _rebuild, (type(self), self.args), self.__dict__
 
     def __str__(self) -> str:
         return self.detail
 
 
-def _rebuild(cls: type[JobsError], detail: str, hint: str, data: dict[str, Any]) -> JobsError:
-    return cls(detail, hint=hint, **data)
+def _rebuild(cls: type[JobsError], args: tuple[Any, ...]) -> JobsError:
+    # not through __init__: a subclass with another signature, and notes that were added, survive as well
+    return cls.__new__(cls, *args)
 
 
 class Transient(JobsError):
@@ -132,6 +138,14 @@ class ObjectCorrupt(Transient):
     type = "object-corrupt"
     title = "An object in the store is damaged"
     default_hint = "Run the job again to rebuild it, and `autocode-jobs verify` to look for more damage."
+
+
+class ServerUnavailable(Transient):
+    """The Prefect server did not start or doesn't answer."""
+
+    type = "server-unavailable"
+    title = "The Prefect server doesn't answer"
+    default_hint = "Look at the end of the server's log, named in the detail, and try again."
 
 
 class StepTimedOut(Transient):
@@ -190,6 +204,14 @@ class AttemptEnded(JobsError):
     default_hint = "Nothing to do: the job goes on in its next attempt."
 
 
+class IllegalTransition(JobsError):
+    """The job's status forbids the move that was asked for. ``data['status']`` is the status it has."""
+
+    type = "illegal-transition"
+    title = "The job's status doesn't allow that"
+    default_hint = "Read the job again: somebody else may have moved it."
+
+
 class JobConflict(JobsError):
     """The job id exists with a different request. ``data['differs']`` names the fields."""
 
@@ -222,14 +244,6 @@ class HomeUnusable(JobsError):
     default_hint = "Point AUTOCODE_HOME at a folder that you may write to."
 
 
-class ServerUnavailable(JobsError):
-    """The Prefect server did not start or doesn't answer."""
-
-    type = "server-unavailable"
-    title = "The Prefect server doesn't answer"
-    default_hint = "Look at the end of the server's log, named in the detail, and try again."
-
-
 class UsageError(JobsError):
     """The call or the command line asks for something that makes no sense."""
 
@@ -247,3 +261,32 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, JobsError):
         return isinstance(error, Transient)
     return isinstance(error, Exception)
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Return *error* as a record that a client can act on: JSON values, no traceback, bounded in size.
+
+    The keys are ``type``, ``title``, ``detail``, ``hint`` and ``retryable``. An exception that isn't ours
+    gets the type ``unexpected`` and keeps the name of its class in the detail. Nothing is redacted here.
+    """
+    record = {
+        "type": "unexpected",
+        "title": "The job's code raised an error",
+        "retryable": is_transient(error),
+    }
+    if isinstance(error, JobsError):
+        record |= {"type": error.type, "title": error.title, "detail": error.detail, "hint": error.hint}
+    else:
+        record["detail"] = f"{type(error).__name__}: {_text_of(error)}".removesuffix(": ")
+        record["hint"] = "Look for the cause in the detail; retry the job once it is gone."
+    detail = str(record["detail"])
+    if len(detail) > _LONGEST_DETAIL:
+        record["detail"] = detail[: _LONGEST_DETAIL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return record
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ of foreign code mustn't hide the error itself
+        return "(its text can't be read)"

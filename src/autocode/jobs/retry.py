@@ -1,7 +1,8 @@
-"""Backoff with jitter, and a bounded retry loop whose clock and sleep are injected."""
+"""Backoff with jitter, and a bounded retry loop whose sleep and random draws are injected."""
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -34,8 +35,13 @@ class Backoff:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.first < 0 or self.ceiling < 0 or self.factor < 1 or not 0 <= self.jitter <= 1:
-            raise ValueError("a backoff needs first >= 0, ceiling >= 0, factor >= 1 and 0 <= jitter <= 1")
+        numbers = (self.first, self.factor, self.ceiling, self.jitter)
+        in_range = self.first >= 0 and self.ceiling >= 0 and self.factor >= 1 and 0 <= self.jitter <= 1
+        # NaN compares false with everything, and infinity times zero is NaN
+        if not (all(map(math.isfinite, numbers)) and in_range):
+            raise ValueError(
+                "a backoff needs finite numbers: first >= 0, ceiling >= 0, factor >= 1 and 0 <= jitter <= 1"
+            )
 
     def delay(self, failures: int, draw: Callable[[], float] = random.random) -> float:
         """Return the pause in seconds after *failures* failed tries (1 for the first).
@@ -44,8 +50,10 @@ class Backoff:
         """
         if failures < 1:
             raise ValueError("a pause follows at least one failure")
-        # the exponent is capped so that a huge count can't overflow a float
-        full = min(self.ceiling, self.first * self.factor ** min(failures - 1, 64))
+        try:
+            full = min(self.ceiling, self.first * float(self.factor) ** (failures - 1))
+        except OverflowError:  # past any float, so past the ceiling too
+            full = self.ceiling if self.first else 0.0
         return full * (1 - self.jitter * draw())
 
     def delays(self, count: int, draw: Callable[[], float] = random.random) -> list[float]:

@@ -24,10 +24,12 @@ __all__ = [
     "Attempt",
     "attempt_holder",
     "begin",
+    "close_run",
     "end",
     "end_in",
     "facts",
     "hold",
+    "pick_due",
     "renew",
     "set_run",
     "wants_run",
@@ -78,6 +80,35 @@ def wants_run(db: Database) -> Sequence[tuple[str, int, datetime]]:
         return [(row.job_id, row.n, row.due_at) for row in tx.execute(query)]
 
 
+def pick_due(db: Database, job_id: str, holder: str) -> str | None:
+    """Take the job's next attempt for this process if it is due and nobody has; return its flow run's id.
+
+    Picking comes before Prefect is told: Prefect doesn't fence, and two processes that entered one flow run
+    would write each other's states. Atomic.
+    """
+    with db.write() as tx:
+        picked = tx.execute(
+            sa.update(t.attempts)
+            .where(
+                t.attempts.c.job_id == job_id,
+                t.attempts.c.due_at <= db.clock.now(),
+                t.attempts.c.flow_run_id.is_not(None),
+                t.attempts.c.holder.is_(None),
+                t.attempts.c.begun_at.is_(None),
+                t.attempts.c.ended_at.is_(None),
+            )
+            .values(holder=holder)
+            .returning(t.attempts.c.flow_run_id)
+        )
+        return picked.scalar()
+
+
+def close_run(db: Database, job_id: str, n: int) -> None:
+    """Note that Prefect knows how attempt *n* ended. Idempotent."""
+    with db.write() as tx:
+        tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(run_closed=True))
+
+
 def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -> Attempt:
     """Claim attempt *n*: insert its fence and start its lease, in one transaction.
 
@@ -105,6 +136,7 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
                 *_key(job_id, n),
                 t.attempts.c.begun_at.is_(None),
                 t.attempts.c.ended_at.is_(None),
+                sa.or_(t.attempts.c.holder.is_(None), t.attempts.c.holder == holder),
                 *_may_have_run(job_id, n, flow_run_id),
             )
             .values(
@@ -122,7 +154,7 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
             raise AttemptEnded(
                 f"Attempt {n} of job {job_id} can't begin: it has begun or ended already, "
                 "or the job was cancelled.",
-                hint=f"Retry the job itself: autocode-jobs jobs retry {job_id}.",
+                hint="The job goes on in a run of its own: start the job again, not this run.",
             )
         event = record(tx, job_id, Fact.BEGUN, {"attempt": n}, now)
         tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(begun_event=event))

@@ -19,7 +19,16 @@ from autocode.jobs.ledger.events import Fact, record
 from autocode.jobs.model import TERMINAL, JobStatus
 from autocode.jobs.retry import Backoff
 
-__all__ = ["JOB_ID", "NewJob", "enqueue", "find_unfinished", "fingerprint", "lock", "payload_of"]
+__all__ = [
+    "JOB_ID",
+    "NewJob",
+    "attach_or_enqueue",
+    "enqueue",
+    "find_unfinished",
+    "fingerprint",
+    "lock",
+    "payload_of",
+]
 
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -87,6 +96,11 @@ def find_unfinished(db: Database, kind: str, payload: Mapping[str, Any]) -> str 
 
     The facts decide beside the status, which follows them: a job that was called off a moment ago is none.
     """
+    with db.read() as tx:
+        return _find_unfinished(tx, kind, payload)
+
+
+def _find_unfinished(tx: sa.Connection, kind: str, payload: Mapping[str, Any]) -> str | None:
     open_attempt = sa.exists().where(t.attempts.c.job_id == t.jobs.c.job_id, t.attempts.c.ended_at.is_(None))
     open_states = [status.value for status in JobStatus if status not in TERMINAL]
     query = (
@@ -102,8 +116,25 @@ def find_unfinished(db: Database, kind: str, payload: Mapping[str, Any]) -> str 
         .order_by(t.jobs.c.enqueued_at.desc(), t.jobs.c.job_id.desc())
         .limit(1)
     )
-    with db.read() as tx:
-        return tx.execute(query).scalar()
+    return tx.execute(query).scalar()
+
+
+def attach_or_enqueue(db: Database, new: NewJob) -> tuple[str, bool]:
+    """Return the newest unfinished job of this very request, or accept *new*; and whether it is new. Atomic.
+
+    Two callers at once get the same job.
+    """
+    with db.write() as tx:
+        if tx.dialect.name == "postgresql":
+            key = int(fingerprint(new.kind, new.payload).removeprefix("sha256:")[:15], 16)
+            tx.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+        found = _find_unfinished(tx, new.kind, new.payload)
+        if found is None and not _insert(tx, new, db.clock.now()):
+            raise JobConflict(f"Job {new.job_id!r} exists already.", differs=[])
+    if found is not None:
+        return found, False
+    crash.at("enqueue.after-commit")
+    return new.job_id, True
 
 
 def payload_of(db: Database, job_id: str) -> tuple[str, dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""Public aids for tests of this package and of what is built on it."""
+"""What other people's tests may build on: contract suites, real servers, sample sessions."""

@@ -1,0 +1,145 @@
+"""One attempt of a job, as the body of a Prefect flow: claim, run the kind, commit the result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+from prefect.client.schemas.objects import FlowRun
+from prefect.context import FlowRunContext
+
+from autocode.jobs.engine.context import AttemptContext
+from autocode.jobs.engine.holder import holding
+from autocode.jobs.engine.lease import LeaseKeeper
+from autocode.jobs.engine.problems import problem
+from autocode.jobs.engine.steps import PrefectJob, StepTask
+from autocode.jobs.engine.system import System, current_system
+from autocode.jobs.errors import AttemptEnded, StepTimedOut, UsageError, is_transient
+from autocode.jobs.kinds import Kind, Produced
+from autocode.jobs.ledger import attempts, jobs, results
+from autocode.jobs.ledger.attempts import Attempt
+from autocode.jobs.ledger.jobs import NewJob
+from autocode.jobs.projection import Outcome
+from autocode.jobs.settings import Home
+
+__all__ = ["AttemptFailed", "attempt_key", "holder_name", "run_attempt"]
+
+holder_name: Final[ContextVar[str | None]] = ContextVar("holder_name", default=None)
+"""The holder under which this process picked the attempt; ``None``: the attempt names itself."""
+
+
+class AttemptFailed(Exception):
+    """Ends the flow run as ``Failed``; its message is the problem's detail, already redacted."""
+
+
+def attempt_key(job_id: str, n: int) -> str:
+    """Return the idempotency key of attempt *n*'s flow run."""
+    return f"job:{job_id}:{n}"
+
+
+async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequence[StepTask]) -> str:
+    """Run one attempt of a job of *kind*; the body of its flow.
+
+    The flow run's idempotency key says which attempt it is. A run without one was started by Prefect itself
+    (a schedule, ``prefect deployment run``, the UI) and is adopted as a job of its own.
+
+    Args:
+        kind: the job kind.
+        payload: the flow's parameters.
+        tasks: the kind's steps as Prefect tasks.
+
+    Returns:
+        The digest of the committed result.
+
+    Raises:
+        AttemptFailed: the attempt ended without a result; the ledger says why, and what comes next.
+    """
+    run_context = FlowRunContext.get()
+    if run_context is None or run_context.flow_run is None:
+        raise UsageError("An attempt runs inside a flow run.")
+    home = Home.from_environment()
+    system = await asyncio.to_thread(current_system, home.path)
+    with _named(home) as holder:
+        attempt = await asyncio.to_thread(_claim, system, kind, payload, run_context.flow_run, holder)
+        with LeaseKeeper(system.db, attempt) as keeper:
+            context = AttemptContext(system, attempt, keeper)
+            produced = await _perform(kind, payload, context, tasks)
+    return produced.digest
+
+
+@contextmanager
+def _named(home: Home) -> Any:
+    picked_by = holder_name.get()
+    if picked_by is not None:
+        yield picked_by
+        return
+    with holding(home) as name:
+        yield name
+
+
+def _claim(system: System, kind: Kind[Any], payload: Mapping[str, Any], run: FlowRun, holder: str) -> Attempt:
+    job_id, n = _identify(run)
+    if n is None:
+        _adopt(system, kind, payload, job_id)
+        n = 1
+    return attempts.begin(system.db, job_id, n, flow_run_id=str(run.id), holder=holder)
+
+
+def _identify(run: FlowRun) -> tuple[str, int | None]:
+    key = run.idempotency_key or ""
+    prefix, _, rest = key.partition(":")
+    job_id, _, number = rest.rpartition(":")
+    if prefix == "job" and job_id and number.isdecimal():
+        return job_id, int(number)
+    return f"prefect:{run.id}", None
+
+
+def _adopt(system: System, kind: Kind[Any], payload: Mapping[str, Any], job_id: str) -> None:
+    parsed = kind.parse(payload)
+    jobs.enqueue(
+        system.db,
+        NewJob(
+            job_id=job_id,
+            kind=kind.name,
+            payload=parsed.model_dump(mode="json"),
+            max_attempts=kind.max_attempts,
+            backoff=kind.backoff,
+            time_limit=kind.time_limit,
+            origin="prefect",
+        ),
+    )
+
+
+async def _perform(
+    kind: Kind[Any], payload: Mapping[str, Any], context: AttemptContext, tasks: Sequence[StepTask]
+) -> Produced:
+    db, attempt = context.system.db, context.attempt
+    job: PrefectJob | None = None
+    try:
+        job = PrefectJob(context, kind.parse(payload), {task.name: task for task in tasks})
+        produced = await kind.run(job)
+        context.check()
+        await asyncio.to_thread(results.commit_result, db, attempt, produced)
+    except asyncio.CancelledError:
+        context.keeper.stop()
+        attempts.end(db, attempt.job_id, attempt.n, Outcome.INTERRUPTED, token=attempt.token)
+        raise
+    except AttemptEnded as ended:
+        raise AttemptFailed(ended.detail) from ended
+    except Exception as error:
+        told = problem(error, step=job.current if job else None, attempt=attempt.n, at=db.clock.now())
+        outcome = _outcome(error)
+        await asyncio.to_thread(
+            attempts.end, db, attempt.job_id, attempt.n, outcome, error=told, token=attempt.token
+        )
+        raise AttemptFailed(told["detail"]) from error
+    return produced
+
+
+def _outcome(error: Exception) -> Outcome:
+    if isinstance(error, StepTimedOut):
+        return Outcome.TIMED_OUT
+    return Outcome.FAILED if is_transient(error) else Outcome.PERMANENT

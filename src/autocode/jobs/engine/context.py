@@ -1,0 +1,141 @@
+"""What steps and ``main`` get: the protocols of :mod:`autocode.jobs.kinds` over ledger and store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+from autocode.jobs import crash
+from autocode.jobs.engine.lease import LeaseKeeper
+from autocode.jobs.engine.system import System
+from autocode.jobs.errors import ObjectCorrupt, ObjectMissing
+from autocode.jobs.kinds import Output, Produced
+from autocode.jobs.ledger import checkpoints, effects, results
+from autocode.jobs.ledger.attempts import Attempt
+from autocode.jobs.ledger.checkpoints import MemoKey
+from autocode.jobs.store import Staging
+
+__all__ = ["AttemptContext"]
+
+_SMALL: Final = 256 << 20
+"""Bytes that may be read into memory at once; the manifest of a million sessions fits."""
+
+_PROGRESS_INTERVAL: Final = 0.5
+"""Seconds between two persisted updates of progress: often enough for an eye, seldom enough for a disk."""
+
+
+class _StagedOutput:
+    def __init__(self, context: AttemptContext, staging: Staging, media_type: str) -> None:
+        self._context = context
+        self._staging = staging
+        self._media_type = media_type
+
+    def write(self, data: bytes, /) -> None:
+        self._context.check()
+        self._staging.write(data)
+
+    def finish(self, *, needs: Iterable[str] = ()) -> Produced:
+        info = self._staging.finish()
+        self._context.reserve(info.digest, info.size)
+        self._staging.publish()
+        crash.at("step.after-object")
+        return Produced(info.digest, info.size, self._media_type, tuple(sorted(set(needs))))
+
+
+class AttemptContext:
+    """A begun attempt: implements :class:`autocode.jobs.kinds.StepContext`, for all of its steps.
+
+    Args:
+        system: the opened home.
+        attempt: the attempt, which this process began.
+        keeper: its lease.
+    """
+
+    def __init__(self, system: System, attempt: Attempt, keeper: LeaseKeeper) -> None:
+        self.system = system
+        self.attempt = attempt
+        self.keeper = keeper
+        self._verified: set[str] = set()
+        self._progress_due = 0.0
+        self._totals: tuple[int | None, str | None] = (None, None)
+
+    def check(self) -> None:
+        """Raise if this attempt must stop."""
+        self.keeper.check()
+
+    @contextmanager
+    def output(self, media_type: str) -> Iterator[Output]:
+        """Open a new object for writing."""
+        self.check()
+        with self.system.store.stage() as staging:
+            yield _StagedOutput(self, staging, media_type)
+
+    def put(self, chunks: Iterable[bytes], media_type: str, *, needs: Iterable[str] = ()) -> Produced:
+        """Write *chunks* as one object."""
+        with self.output(media_type) as output:
+            for chunk in chunks:
+                output.write(chunk)
+            return output.finish(needs=needs)
+
+    def open(self, digest: str) -> AbstractContextManager[BinaryIO]:
+        """Open an object for reading."""
+        self.check()
+        return cast("AbstractContextManager[BinaryIO]", self.system.store.open(digest))
+
+    def read(self, digest: str) -> bytes:
+        """Return a small object whole."""
+        with self.system.store.open(digest) as reader:
+            return reader.read_all(limit=_SMALL)
+
+    def folder(self, root: str) -> Path:
+        """Return the path of a root."""
+        return self.system.home.root(root)
+
+    def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
+        """Persist progress, at most twice a second, and always the last of a total."""
+        self.check()
+        now = self.system.db.clock.monotonic()
+        if now < self._progress_due and done != total:
+            return
+        self._progress_due = now + _PROGRESS_INTERVAL
+        results.set_progress(self.system.db, self.attempt, done=done, total=total, unit=unit)
+
+    def once(self, key: str, effect: Callable[[str], Any]) -> Any:
+        """Perform *effect* unless it was done before."""
+        self.check()
+        known = effects.intend(self.system.db, self.attempt, key)
+        if known.done:
+            return known.result
+        result = effect(key)
+        effects.finish_effect(self.system.db, self.attempt, key, result)
+        return result
+
+    def reserve(self, digest: str, size: int) -> None:
+        """Reference an object before it becomes visible."""
+        checkpoints.reserve(self.system.db, self.attempt, digest, size)
+        self._verified.add(digest)
+
+    def recall(self, key: MemoKey) -> Produced | None:
+        """Return what the step produced before, if every byte of it is still in the store.
+
+        A memo whose object is missing or damaged is dropped, so that the step is done again.
+        """
+        produced = checkpoints.lookup(self.system.db, key)
+        if produced is None:
+            return None
+        try:
+            for digest in (produced.digest, *produced.needs):
+                if digest not in self._verified:
+                    self.check()
+                    self.system.store.verify(digest)
+                    self._verified.add(digest)
+        except (ObjectMissing, ObjectCorrupt):
+            checkpoints.forget(self.system.db, key)
+            return None
+        return produced
+
+    def commit(self, key: MemoKey, produced: Produced, *, label: str, reused: bool) -> None:
+        """Commit a step under the fence."""
+        checkpoints.commit_step(self.system.db, self.attempt, key, produced, label=label, reused=reused)

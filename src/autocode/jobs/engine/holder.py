@@ -1,0 +1,63 @@
+"""Proof of death: a lock that a process holds while it lives, and that the kernel drops when it doesn't.
+
+A lease says that a process went quiet; this says that it is gone. Where it can be had (same machine, same
+home) a dead attempt is found at once instead of after a lease, and a stopped process is never taken for dead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from autocode.jobs.settings import Home
+
+__all__ = ["holding", "proven_dead"]
+
+
+@contextmanager
+def holding(home: Home) -> Iterator[str]:
+    """Hold a lock of this process's own for the length of the block; give the holder's name."""
+    token = uuid.uuid4().hex
+    folder = _folder(home)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / token
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield f"{socket.gethostname()[:64]}:{os.getpid()}:{token}"
+    finally:
+        # unlinked while still locked: a reader that opened it before sees it locked or gone, never free
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def proven_dead(home: Home, holder: str | None) -> bool:
+    """Say whether the process behind *holder* is certainly gone; ``False`` means alive or unknown.
+
+    A holder whose file is gone left in good order or lives elsewhere: that proves nothing.
+    """
+    if holder is None:
+        return False
+    token = holder.rpartition(":")[2]
+    if not token.isalnum():
+        return False
+    try:
+        descriptor = os.open(_folder(home) / token, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _folder(home: Home) -> Path:
+    return home.run / "holders"

@@ -1,0 +1,104 @@
+"""The two ends of a lease: the attempt that renews it, and the reconciler that watches it stand still."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from types import TracebackType
+from typing import Self
+
+from autocode.jobs.clock import Clock
+from autocode.jobs.errors import AttemptEnded, LedgerUnavailable, StepTimedOut
+from autocode.jobs.ledger import attempts
+from autocode.jobs.ledger.attempts import Attempt
+from autocode.jobs.ledger.database import Database
+from autocode.jobs.settings import LEASE_SECONDS
+
+__all__ = ["LeaseKeeper", "LeaseWatch"]
+
+
+class LeaseKeeper:
+    """Renews an attempt's lease from a thread, and says when the attempt must stop.
+
+    Use it as a context manager around the attempt's work. Losing the lease, a time limit and a request to
+    stop all end in the same place: :meth:`check` raises.
+
+    Args:
+        db: the ledger.
+        attempt: whose lease.
+        interval: seconds between renewals.
+    """
+
+    def __init__(self, db: Database, attempt: Attempt, *, interval: float = LEASE_SECONDS / 5) -> None:
+        self._db = db
+        self._attempt = attempt
+        self._interval = interval
+        self._deadline = db.clock.monotonic() + attempt.time_limit
+        self._done = threading.Event()
+        self._reason: Exception | None = None
+        self._thread = threading.Thread(target=self._renew, name=f"lease {attempt.job_id}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def stop(self) -> None:
+        """Make every later :meth:`check` raise: the attempt is being handed back."""
+        self._reason = self._reason or AttemptEnded("This attempt is being handed back.")
+
+    def check(self) -> None:
+        """Return if the attempt may go on.
+
+        Raises:
+            AttemptEnded: the lease was lost, or the attempt is being handed back.
+            StepTimedOut: the attempt's time limit was reached.
+        """
+        if self._reason is not None:
+            raise self._reason
+
+    def _renew(self) -> None:
+        while not self._done.wait(self._interval):
+            if self._reason is None and self._db.clock.monotonic() > self._deadline:
+                limit = self._attempt.time_limit
+                self._reason = StepTimedOut(f"The attempt ran longer than its limit of {limit:.0f} s.")
+            try:
+                attempts.renew(self._db, self._attempt)
+            except AttemptEnded as ended:
+                self._reason = ended
+                return
+            except LedgerUnavailable:
+                # an outage is nobody's fault: go on, and renew when the database is back
+                continue
+
+
+class LeaseWatch:
+    """Declares a lease lost when its counter stood still for a lease, on this machine's monotonic clock.
+
+    Args:
+        clock: the clock to measure with.
+        lease: seconds without a renewal after which an attempt is lost.
+    """
+
+    def __init__(self, clock: Clock, *, lease: float = LEASE_SECONDS) -> None:
+        self._clock = clock
+        self._lease = lease
+        self._seen: dict[Hashable, tuple[int, float]] = {}
+
+    def lost(self, key: Hashable, counter: int) -> bool:
+        """Note *counter* for *key* and say whether it has stood still for a lease."""
+        now = self._clock.monotonic()
+        before = self._seen.get(key)
+        if before is None or before[0] != counter:
+            self._seen[key] = (counter, now)
+            return False
+        return now - before[1] >= self._lease
+
+    def forget_all(self) -> None:
+        """Start every measurement anew; called after an outage of the database, when nobody could renew."""
+        self._seen.clear()

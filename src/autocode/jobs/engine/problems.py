@@ -1,0 +1,56 @@
+"""From an exception to the contract's ``error`` object, with nothing in it that must not be shown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from autocode.jobs.clock import rfc3339
+from autocode.jobs.errors import JobsError, StepTimedOut, Transient, is_transient
+from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
+
+__all__ = ["UnexpectedError", "presentable", "problem"]
+
+_DETAIL_LIMIT: Final = 2000
+"""Characters of an error's detail that are kept: some libraries quote their whole input."""
+
+
+class UnexpectedError(Transient):
+    """A step raised something that no room of this project raises on purpose."""
+
+    type = "unexpected"
+    title = "A step failed in an unexpected way"
+    default_hint = "It is retried by itself; if it ends as a dead letter, report it with this detail."
+
+
+def presentable(error: Exception) -> JobsError:
+    """Return *error* as one of ours, its text redacted and shortened.
+
+    Prefect stores an exception's message in a state, and an event shows it to users; a library's message may
+    quote a transcript.
+    """
+    if isinstance(error, JobsError):
+        return error
+    if isinstance(error, TimeoutError):
+        return StepTimedOut(_clean(f"{type(error).__name__}: {error}"))
+    return UnexpectedError(_clean(f"{type(error).__name__}: {error}"))
+
+
+def problem(error: Exception, *, step: str | None, attempt: int, at: datetime) -> dict[str, Any]:
+    """Return the contract's ``error`` object for *error*."""
+    shown = presentable(error)
+    return {
+        "type": shown.type,
+        "title": shown.title,
+        "detail": _clean(shown.detail),
+        "hint": shown.hint,
+        "step": step,
+        "attempt": attempt,
+        "retryable": is_transient(error),
+        "at": rfc3339(at),
+    }
+
+
+def _clean(text: str) -> str:
+    redacted = str(Redactor(DEFAULT_POLICY).redact(text[: 4 * _DETAIL_LIMIT]))
+    return redacted if len(redacted) <= _DETAIL_LIMIT else redacted[: _DETAIL_LIMIT - 1] + "…"

@@ -1,0 +1,144 @@
+"""Reconcile: facts, leases and Prefect's word brought together; it alone writes what people see."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from autocode.jobs.engine.holder import proven_dead
+from autocode.jobs.engine.lease import LeaseWatch
+from autocode.jobs.engine.problems import problem
+from autocode.jobs.engine.system import System
+from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, Transient
+from autocode.jobs.ledger import attempts, queries, results, statuses
+from autocode.jobs.ledger.queries import JobRows
+from autocode.jobs.projection import Ending, Lease, Outcome, RunState
+
+__all__ = ["AttemptLost", "Reconciler", "Runs", "sweep_ledger"]
+
+
+class AttemptLost(Transient):
+    """The process that ran an attempt died or went quiet."""
+
+    type = "attempt-lost"
+    title = "The process that ran this attempt is gone"
+    default_hint = "Nothing to do: the next attempt goes on from the last checkpoint."
+
+
+class Runs(Protocol):
+    """What the reconciler asks of Prefect."""
+
+    async def state(self, run_id: str) -> RunState:
+        """Return the state of a flow run; type ``GONE`` where Prefect no longer knows it."""
+        ...
+
+    async def close(self, run_id: str, outcome: Outcome, *, only_look: bool) -> bool:
+        """Make sure that the run has a final state, and return whether it has one.
+
+        Never forced, and never over a final state. With *only_look* nothing is changed. Idempotent.
+        """
+        ...
+
+
+class Reconciler:
+    """Looks at open jobs, ends what is dead, verifies results, and persists the projection.
+
+    Any number may run at once: each change is conditional, and stamping is serialised by the database.
+
+    Args:
+        system: the opened home.
+        runs: Prefect's view of the flow runs; ``None``: Prefect isn't running, the ledger alone is looked at.
+    """
+
+    def __init__(self, system: System, runs: Runs | None) -> None:
+        self._system = system
+        self._runs = runs
+        self._leases = LeaseWatch(system.db.clock)
+
+    async def sweep(self, job_id: str | None = None) -> None:
+        """Bring one job, or all that are open, up to date. Idempotent."""
+        wanted = (
+            [job_id] if job_id is not None else await asyncio.to_thread(queries.open_jobs, self._system.db)
+        )
+        for each in wanted:
+            await self._reconcile(each)
+
+    async def _reconcile(self, job_id: str) -> None:
+        rows = await asyncio.to_thread(self._load, job_id)
+        run = await self._run_state(rows)
+        lease = self._lease(rows)
+        ending = self._ending(rows, run, lease)
+        if ending is not None:
+            await asyncio.to_thread(self._end, rows, ending)
+            rows, run, lease = await asyncio.to_thread(self._load, job_id), RunState(), Lease.ALIVE
+        await asyncio.to_thread(self._check_result, rows)
+        await asyncio.to_thread(statuses.stamp, self._system.db, job_id, run, lease)
+        await self._close_runs(rows)
+
+    def _load(self, job_id: str) -> JobRows:
+        with self._system.db.read() as tx:
+            return queries.load(tx, job_id)
+
+    async def _run_state(self, rows: JobRows) -> RunState:
+        run_id = rows.attempts[-1].flow_run_id
+        if self._runs is None or run_id is None:
+            return RunState()
+        return await self._runs.state(run_id)
+
+    def _lease(self, rows: JobRows) -> Lease:
+        latest = rows.attempts[-1]
+        if latest.begun_at is None or latest.ended_at is not None:
+            return Lease.ALIVE
+        lost = self._leases.lost((latest.job_id, latest.n), latest.renewals)
+        return Lease.LOST if lost else Lease.ALIVE
+
+    def _ending(self, rows: JobRows, run: RunState, lease: Lease) -> Ending | None:
+        latest = rows.attempts[-1]
+        if latest.ended_at is None and proven_dead(self._system.home, latest.holder):
+            return Ending(Outcome.CRASHED, "The process that ran this attempt died without a word.")
+        return statuses.judge(rows, run, lease).ends
+
+    def _end(self, rows: JobRows, ending: Ending) -> None:
+        latest = rows.attempts[-1]
+        told = problem(
+            AttemptLost(ending.message), step=None, attempt=latest.n, at=self._system.db.clock.now()
+        )
+        attempts.end(
+            self._system.db,
+            latest.job_id,
+            latest.n,
+            ending.outcome,
+            error=told,
+            renewals=latest.renewals,
+        )
+
+    def _check_result(self, rows: JobRows) -> None:
+        """Look the committed result up in the store before anybody is told that the job is complete."""
+        job = rows.job
+        if job.result_digest is None or job.result_verified_at is not None:
+            return
+        try:
+            self._system.store.verify(job.result_digest)
+        except (ObjectMissing, ObjectCorrupt) as error:
+            told = problem(error, step=None, attempt=job.result_attempt, at=self._system.db.clock.now())
+            results.reject_result(self._system.db, job.job_id, job.result_attempt, told)
+        else:
+            results.mark_verified(self._system.db, job.job_id, job.result_digest)
+
+    async def _close_runs(self, rows: JobRows) -> None:
+        """Say in Prefect how ended attempts ended, where their own process can't any more."""
+        if self._runs is None:
+            return
+        for row in rows.attempts:
+            if row.run_closed or row.ended_at is None:
+                continue
+            outcome = Outcome(row.outcome)
+            # an attempt that ended itself still reports its run's end, unless it died in between
+            speaks = not outcome.killed and not proven_dead(self._system.home, row.holder)
+            if row.flow_run_id is None or await self._runs.close(row.flow_run_id, outcome, only_look=speaks):
+                await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
+
+
+def sweep_ledger(system: System) -> None:
+    """Bring every open job up to date as far as the ledger alone tells, without Prefect. Idempotent."""
+    asyncio.run(Reconciler(system, None).sweep())

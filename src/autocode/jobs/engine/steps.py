@@ -1,0 +1,167 @@
+"""A step as a Prefect task: cached by our memo, retried by Prefect, committed under our fence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.states import Completed
+from prefect.utilities.annotations import opaque
+
+from autocode.jobs import crash
+from autocode.jobs.engine.context import AttemptContext
+from autocode.jobs.engine.problems import presentable
+from autocode.jobs.errors import AttemptEnded, JobsError, LedgerUnavailable, is_transient
+from autocode.jobs.kinds import I, P, Produced, Step
+from autocode.jobs.ledger import results
+from autocode.jobs.ledger.checkpoints import MemoKey
+
+__all__ = ["PrefectJob", "StepTask", "step_task"]
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of a step: what a Prefect task run works on, through all of its retries."""
+
+    context: AttemptContext
+    step: Step[Any]
+    inputs: Any
+    key: MemoKey
+    label: str
+    delays: list[float]
+    failures: int = field(default=0)
+
+
+StepTask = Task[..., Any]
+
+
+def step_task(step: Step[Any]) -> StepTask:
+    """Return *step* as a Prefect task.
+
+    Its retries are Prefect's: exponential backoff with jitter, for transient errors only. A step that was
+    done before ends as ``Cached`` in Prefect and does no work. What Prefect would persist of it is nothing:
+    the checkpoint is in our store and ledger.
+    """
+
+    async def run(call: _Call) -> Produced | State[Produced]:
+        crash.at("step.before")
+        return await _perform(call)
+
+    declare = task(
+        name=step.name,
+        retries=step.retries.count,
+        retry_condition_fn=_may_retry,
+        persist_result=False,
+        cache_policy=NO_CACHE,
+        log_prints=False,
+    )
+    return declare(run)
+
+
+async def _perform(call: _Call) -> Produced | State[Produced]:
+    context = call.context
+    try:
+        recalled = await asyncio.to_thread(context.recall, call.key)
+        if recalled is not None:
+            await asyncio.to_thread(context.commit, call.key, recalled, label=call.label, reused=True)
+            crash.at("step.after-checkpoint")
+            return Completed(name="Cached", message=f"Reused {recalled.digest}", data=recalled)
+        produced = await asyncio.to_thread(call.step.body, context, call.inputs)
+        await asyncio.to_thread(context.commit, call.key, produced, label=call.label, reused=False)
+        crash.at("step.after-checkpoint")
+    except JobsError:
+        raise
+    except Exception as error:
+        raise presentable(error) from error
+    return produced
+
+
+async def _may_retry(_task: Any, task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - signature is Prefect's
+    error = await state.aresult(raise_on_failure=False)
+    return isinstance(error, BaseException) and is_transient(error)
+
+
+class PrefectJob:
+    """Implements :class:`autocode.jobs.kinds.JobContext` inside a Prefect flow run.
+
+    Args:
+        context: the begun attempt.
+        payload: the job's payload, parsed.
+        tasks: the kind's steps as Prefect tasks, by name.
+    """
+
+    def __init__(self, context: AttemptContext, payload: P, tasks: Mapping[str, StepTask]) -> None:
+        self._context = context
+        self._tasks = tasks
+        self.payload = payload
+        self.current: str | None = None
+        """The step that runs now, as people see it; after an error, the one that raised it."""
+
+    @property
+    def job_id(self) -> str:
+        """The job's id."""
+        return self._context.attempt.job_id
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is."""
+        return self._context.attempt.n
+
+    async def step(self, step: Step[I], inputs: I, *, label: str | None = None) -> Produced:
+        """Run *step* as a Prefect task run, or take what it produced before."""
+        self._context.check()
+        self.current = label or step.name
+        call = _Call(
+            context=self._context,
+            step=step,
+            inputs=inputs,
+            key=step.memo_key(self.job_id, inputs),
+            label=self.current,
+            # drawn here and not by Prefect, so that the time of the next try can be shown
+            delays=step.retries.backoff.delays(step.retries.count),
+        )
+        configured = self._tasks[step.name].with_options(
+            task_run_name=self.current.replace("{", "(").replace("}", ")"),
+            retry_delay_seconds=call.delays,
+            retry_condition_fn=_announcing(call),
+        )
+        state = await configured(opaque(call), return_state=True)
+        produced: Produced = await state.aresult()
+        self.current = None
+        return produced
+
+    def read(self, digest: str) -> bytes:
+        """Return a small object whole."""
+        return self._context.read(digest)
+
+    def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
+        """Persist progress."""
+        self._context.progress(done, total, unit)
+
+
+def _announcing(call: _Call) -> Callable[[Any, TaskRun, State[Any]], Coroutine[Any, Any, bool]]:
+    """Return a retry condition that persists when the next try is due, before Prefect waits for it."""
+
+    async def condition(prefect_task: Any, task_run: TaskRun, state: State[Any]) -> bool:
+        if not await _may_retry(prefect_task, task_run, state):
+            return False
+        pause = call.delays[min(call.failures, len(call.delays) - 1)]
+        call.failures += 1
+        db = call.context.system.db
+        try:
+            retry_at = db.clock.now() + timedelta(seconds=pause)
+            await asyncio.to_thread(results.set_progress, db, call.context.attempt, retry_at=retry_at)
+        except AttemptEnded:
+            return False
+        except LedgerUnavailable:
+            # the pause goes unannounced; the retry itself finds out whether the ledger is back
+            pass
+        return True
+
+    return condition

@@ -1,0 +1,122 @@
+"""The export kind: its steps, and the order in which they run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Final
+
+from autocode.jobs.errors import NoSessions
+from autocode.jobs.kinds import JobContext, Kind, Produced, StepContext, register
+from autocode.jobs.operations.export.bundle import write_manifest
+from autocode.jobs.operations.export.payload import (
+    BundleInputs,
+    ExportPayload,
+    FoundFile,
+    ReadInputs,
+    ScanInputs,
+    ScanResult,
+)
+from autocode.jobs.operations.export.read import read_session
+from autocode.jobs.operations.export.scan import scan_sources
+from autocode.jobs.redaction import DEFAULT_POLICY
+
+__all__ = ["EXPORT", "bundle", "read", "scan"]
+
+EXPORT: Final = register(
+    Kind("export", payload=ExportPayload, flow="export.py:export", max_attempts=5, time_limit=6 * 3600.0)
+)
+
+_ODD: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@EXPORT.step(per_job=True)
+def scan(context: StepContext, inputs: ScanInputs) -> Produced:
+    """Freeze the input."""
+    return scan_sources(context, inputs)
+
+
+@EXPORT.step
+def read(context: StepContext, inputs: ReadInputs) -> Produced:
+    """Turn one session into the normal form."""
+    return read_session(context, inputs)
+
+
+@EXPORT.step
+def bundle(context: StepContext, inputs: BundleInputs) -> Produced:
+    """Write the manifest."""
+    return write_manifest(context, inputs)
+
+
+@EXPORT.main
+async def run(job: JobContext[ExportPayload]) -> Produced:
+    """Export what the payload selects.
+
+    Raises:
+        NoSessions: no file in the selection is a session that a reader understands.
+    """
+    payload = job.payload
+    scanned = await job.step(scan, ScanInputs(sources=payload.sources))
+    found = ScanResult.model_validate_json(job.read(scanned.digest))
+    _some_session(found)
+    # the same bytes under two names are one session
+    files = {file.sha256: file for file in reversed(found.files)}
+    wanted = [files[sha256] for sha256 in sorted(files)]
+    exported = [file for file in wanted if file.reader is not None or not payload.redact]
+    total = sum(file.size for file in exported)
+    done = 0
+    entries: list[str] = []
+    for file in exported:
+        inputs = _read_inputs(file, redact=payload.redact, done=done, total=total)
+        entry = await job.step(read, inputs, label=_label(file))
+        entries.append(entry.digest)
+        done += file.size
+        job.progress(done, total, "bytes")
+    return await job.step(
+        bundle,
+        BundleInputs(
+            entries=tuple(sorted(entries)),
+            unread=tuple(
+                sorted((file.label, file.sha256, file.size) for file in wanted if file not in exported)
+            ),
+            left_out=found.reasons,
+            policy=_policy() if payload.redact else None,
+        ),
+    )
+
+
+def _read_inputs(file: FoundFile, *, redact: bool, done: int, total: int) -> ReadInputs:
+    return ReadInputs(
+        size=file.size,
+        sha256=file.sha256,
+        reader=file.reader,
+        revision=file.revision,
+        policy=DEFAULT_POLICY.digest if redact else None,
+        raw=not redact,
+        path=file.path,
+        name=file.name,
+        done_before=done,
+        total=total,
+    )
+
+
+def _policy() -> dict[str, str | int]:
+    return {
+        "name": DEFAULT_POLICY.name,
+        "revision": DEFAULT_POLICY.revision,
+        "digest": DEFAULT_POLICY.digest,
+    }
+
+
+def _label(file: FoundFile) -> str:
+    stem = file.name.rpartition("/")[2].removesuffix(".jsonl")
+    return f"read {_ODD.sub('_', stem)[:48]} {file.sha256.removeprefix('sha256:')[:12]}"
+
+
+def _some_session(found: ScanResult) -> None:
+    if any(file.reader is not None for file in found.files):
+        return
+    kinds = Counter(file.label for file in found.files)
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "no file at all"
+    left = f"; left out: {sum(found.reasons.values())}" if found.reasons else ""
+    raise NoSessions(f"The selection holds no Claude Code or Codex session: {told}{left}.")

@@ -1,0 +1,128 @@
+"""What an export is asked for, and the documents that its steps leave for one another."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+__all__ = [
+    "ENTRY_TYPE",
+    "MANIFEST_TYPE",
+    "NORMAL_FORM_TYPE",
+    "RAW_TYPE",
+    "SCAN_TYPE",
+    "BundleInputs",
+    "ExportPayload",
+    "FoundFile",
+    "LeftOut",
+    "ReadInputs",
+    "ScanInputs",
+    "ScanResult",
+    "Source",
+]
+
+SCAN_TYPE: Final = "application/vnd.autocode.scan+json"
+ENTRY_TYPE: Final = "application/vnd.autocode.session-entry+json"
+NORMAL_FORM_TYPE: Final = "application/vnd.autocode.session+jsonl"
+MANIFEST_TYPE: Final = "application/vnd.autocode.export-manifest+json"
+RAW_TYPE: Final = "application/octet-stream"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Source(_Frozen):
+    """A selection in a root. A path is never part of a payload: no caller reads what was not offered."""
+
+    root: str = Field(description="Name of a folder that the service knows.", min_length=1)
+    select: tuple[str, ...] = Field(
+        default=(), description="Files or folders in it, by their path from the root; everything if empty."
+    )
+
+    @field_validator("select")
+    @classmethod
+    def _in_order(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for selected in value:
+            if not selected or "\0" in selected or {"", ".", ".."}.intersection(selected.split("/")):
+                raise ValueError(f"{selected!r} is no path below the root: use names joined by /")
+        return tuple(sorted(set(value)))
+
+
+class ExportPayload(_Frozen):
+    """The payload of an export; its fields are the parameters of the flow."""
+
+    sources: tuple[Source, ...] = Field(description="Where the sessions are.", min_length=1)
+    redact: bool = Field(default=True, description="Replace secrets by markers, and leave raw bytes out.")
+
+    @field_validator("sources")
+    @classmethod
+    def _one_for_each_root(cls, value: tuple[Source, ...]) -> tuple[Source, ...]:
+        roots: dict[str, set[str] | None] = {}
+        for source in value:
+            before = roots.get(source.root, set())
+            whole = not source.select or before is None
+            roots[source.root] = None if whole else (before or set()) | set(source.select)
+        return tuple(Source(root=root, select=tuple(roots[root] or ())) for root in sorted(roots))
+
+
+class ScanInputs(_Frozen):
+    """What ``scan`` looks at."""
+
+    sources: tuple[Source, ...]
+
+
+class FoundFile(_Frozen):
+    """A file as ``scan`` froze it: these bytes and no others are exported.
+
+    ``path`` is percent-encoded, since a file name is bytes and JSON holds text.
+    """
+
+    path: str
+    name: str
+    size: int
+    sha256: str
+    reader: str | None
+    revision: int
+    label: str
+
+
+class LeftOut(_Frozen):
+    """Something in the selection that is no readable file, and why."""
+
+    name: str
+    reason: str
+
+
+class ScanResult(_Frozen):
+    """The frozen input: what was found and what was left out; ``reasons`` counts what isn't listed, too."""
+
+    files: tuple[FoundFile, ...]
+    left_out: tuple[LeftOut, ...]
+    reasons: dict[str, int]
+    skipped_folders: dict[str, int]
+
+
+class ReadInputs(_Frozen):
+    """What ``read`` depends on. Where the bytes lie and how far the job is don't belong to it."""
+
+    size: int
+    sha256: str
+    reader: str | None
+    revision: int
+    policy: str | None
+    raw: bool
+    path: str = Field(exclude=True)
+    name: str = Field(exclude=True)
+    done_before: int = Field(exclude=True)
+    total: int = Field(exclude=True)
+
+
+class BundleInputs(_Frozen):
+    """What ``bundle`` depends on: the entries by digest, and what stays unread or was left out."""
+
+    entries: tuple[str, ...]
+    unread: tuple[tuple[str, str, int], ...]
+    left_out: dict[str, int]
+    policy: dict[str, Any] | None

@@ -1,0 +1,147 @@
+"""``scan``: find the files, and freeze each by size and SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote_from_bytes
+
+from autocode.jobs.canonical import canonical_json
+from autocode.jobs.errors import SourceChanged, SourceUnreadable, UsageError
+from autocode.jobs.kinds import Produced, StepContext
+from autocode.jobs.operations.export.frozen import CHUNK, opened
+from autocode.jobs.operations.export.payload import (
+    SCAN_TYPE,
+    FoundFile,
+    LeftOut,
+    ScanInputs,
+    ScanResult,
+    Source,
+)
+from autocode.jobs.sessions import HEAD_BYTES, kind_of, sniff
+from autocode.jobs.sessions.discover import Candidate, Discovery, discover
+
+__all__ = ["find", "freeze", "scan_files", "scan_sources"]
+
+_LISTED: Final = 10_000
+"""Left-out files that are listed by name; all are counted."""
+
+
+def scan_sources(context: StepContext, inputs: ScanInputs) -> Produced:
+    """Walk the sources, hash each file, say which reader takes it, and leave the list as an object."""
+
+    def looked_at(count: int) -> None:
+        context.check()
+        context.progress(count, unit="files scanned")
+
+    result = scan_files(context.folder, inputs.sources, looked_at)
+    return context.put([canonical_json(result.model_dump(mode="json"))], SCAN_TYPE)
+
+
+def scan_files(
+    folder: Callable[[str], Path], sources: Sequence[Source], looked_at: Callable[[int], None]
+) -> ScanResult:
+    """Return what *sources* select, every file frozen.
+
+    The order is that of the digests, so that neither the order of the sources nor the names of folders
+    matter afterwards.
+
+    Args:
+        folder: gives the path of a root by its name.
+        sources: the selections.
+        looked_at: told the number of files so far, at least once every mebibyte; may raise to stop.
+
+    Raises:
+        UsageError: a selected path doesn't exist, or leads out of its root.
+        Transient: the system is short of something that will be there again.
+    """
+    files: list[FoundFile] = []
+    left_out: list[LeftOut] = []
+    reasons: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    for source in sources:
+        for discovery in find(folder(source.root), source):
+            for candidate in discovery:
+                found = _frozen_or_left_out(candidate, lambda: looked_at(len(files)))
+                if isinstance(found, FoundFile):
+                    files.append(found)
+                else:
+                    left_out.append(found)
+                    reasons[found.reason] += 1
+            left_out += [LeftOut(name=each.relative, reason=each.reason) for each in discovery.problems]
+            reasons.update(discovery.reasons)
+            skipped.update(discovery.skipped)
+    return ScanResult(
+        files=tuple(sorted(files, key=lambda file: (file.sha256, file.path))),
+        left_out=tuple(sorted(left_out[:_LISTED], key=lambda each: (each.name, each.reason))),
+        reasons=dict(sorted(reasons.items())),
+        skipped_folders=dict(sorted(skipped.items())),
+    )
+
+
+def find(folder: Path, source: Source) -> Iterator[Discovery]:
+    """Return the walks over what *source* selects in *folder*; nested selections are walked once.
+
+    Raises:
+        UsageError: a selected path doesn't exist, or leads out of *folder* by a symbolic link.
+    """
+    if not source.select:
+        yield discover(folder)
+        return
+    top = discover(folder).root
+    taken: list[str] = []
+    for selected in source.select:
+        if any(selected.startswith(f"{outer}/") for outer in taken):
+            continue
+        taken.append(selected)
+        walk = discover(folder / selected)
+        if not walk.root.is_relative_to(top):
+            raise UsageError(
+                f"{selected!r} leads out of the root {source.root!r}.",
+                hint="Make the folder that it leads to a root of its own.",
+            )
+        yield walk
+
+
+def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
+    """Read a file once: its head chooses the reader, all of it makes the digest.
+
+    Raises:
+        OSError: its bytes can't be read.
+        SourceChanged: it is no regular file any more, or gone.
+        SourceUnreadable: this user may not read it.
+    """
+    digest = hashlib.sha256()
+    size = 0
+    with opened(os.fspath(candidate.path), candidate.relative) as stream:
+        head = stream.read(HEAD_BYTES) or b""
+        digest.update(head)
+        size += len(head)
+        looked_at()
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            looked_at()
+    reader = sniff(head)
+    return FoundFile(
+        path=quote_from_bytes(os.fsencode(candidate.path)),
+        name=candidate.relative,
+        size=size,
+        sha256="sha256:" + digest.hexdigest(),
+        reader=reader.name if reader else None,
+        revision=reader.revision if reader else 0,
+        label=reader.name if reader else kind_of(head),
+    )
+
+
+def _frozen_or_left_out(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile | LeftOut:
+    try:
+        return freeze(candidate, looked_at)
+    except SourceChanged:
+        return LeftOut(name=candidate.relative, reason="vanished")
+    except (SourceUnreadable, OSError):
+        return LeftOut(name=candidate.relative, reason="unreadable-file")

@@ -1,0 +1,132 @@
+"""A redaction policy: named rules, and the digest that an export records.
+
+What a rule's pattern must keep to, so that a scan is linear, the same in any window, and idempotent:
+
+1. Whether it matches at a place is decided by the 64 characters before and the :data:`REACH` characters
+   after it; only a final greedy run of one character class may go on for longer.
+2. A failed attempt costs a bounded number of steps, or can't be repeated inside the same run.
+3. The replaced group takes every letter and digit that follows it, so that the marker which takes its place
+   frees no word after it. What still becomes visible by a replacement is caught by looking again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from autocode.jobs.canonical import canonical_json, digest_of
+from autocode.jobs.errors import UsageError
+from autocode.jobs.redaction.checks import CHECKS, CHECKS_REVISION, PLACEHOLDER_PARTS, PLACEHOLDER_WORDS
+
+__all__ = ["MARKER", "REACH", "Policy", "Rule", "marker"]
+
+REACH: Final = 8192
+"""How many characters from its start a pattern may need before it is decided."""
+
+MARKER: Final = re.compile(r"\[REDACTED:[a-z0-9-]{1,64}:[0-9]{1,12}\]", re.ASCII)
+"""The written form of a marker; the text of one is never touched again."""
+
+_KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
+
+
+def marker(kind: str, n: int) -> str:
+    """Return the text that takes the place of the *n*-th secret of *kind*."""
+    return f"[REDACTED:{kind}:{n}]"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One form of secret.
+
+    Args:
+        kind: what the marker calls it, lower case with dashes; several rules may share a kind.
+        pattern: regular expression over text, compiled with ``re.ASCII``; see the module's docstring.
+        needles: literals in lower case; text without any of them, in any case, is not searched.
+        probes: regular expressions over UTF-8 with its ASCII letters in lower case, beside the needles where
+            a literal can't say enough; one must find at most 4,096 bytes wherever the pattern matches.
+        group: the group to replace; 0 is the whole match.
+        check: name of a check in :mod:`autocode.jobs.redaction.checks` that the group must pass.
+        field: regular expression that a whole object key must match for its string value to count
+            as a candidate (it must pass the check and hold no space); empty for none.
+
+    Raises:
+        UsageError: a part is malformed; the detail names the rule.
+    """
+
+    kind: str
+    pattern: str
+    needles: tuple[str, ...] = ()
+    probes: tuple[str, ...] = ()
+    group: int = 0
+    check: str = ""
+    field: str = ""
+
+    def __post_init__(self) -> None:
+        if _KIND.fullmatch(self.kind) is None:
+            raise UsageError(
+                f"{self.kind!r} can't name a kind of secret", hint="Use lower case, digits and dashes."
+            )
+        signs = (*self.needles, *self.probes)
+        if (
+            not signs
+            or not all(n and n.isascii() for n in signs)
+            or any(n != n.lower() for n in self.needles)
+        ):
+            raise UsageError(f"rule {self.kind!r} needs literals in lower-case ASCII", hint="Give `needles`.")
+        if self.check not in CHECKS:
+            raise UsageError(
+                f"rule {self.kind!r} names no known check: {self.check!r}", hint=f"Known: {sorted(CHECKS)}."
+            )
+        try:
+            groups = self.compiled.groups
+            _ = self.compiled_field
+        except re.error as error:
+            raise UsageError(f"the pattern of rule {self.kind!r} is malformed: {error}") from error
+        if not 0 <= self.group <= groups:
+            raise UsageError(f"rule {self.kind!r} has no group {self.group}")
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """The compiled pattern."""
+        return re.compile(self.pattern, re.ASCII)
+
+    @cached_property
+    def compiled_field(self) -> re.Pattern[str] | None:
+        """The compiled pattern of object keys, or None."""
+        return re.compile(self.field, re.ASCII) if self.field else None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Rules under a name; of two that find secrets at the same place, the longer, then the earlier names it.
+
+    Args:
+        name: the policy's name.
+        revision: number to raise when the rules change, for people; the digest tells machines.
+        rules: the rules in order of precedence.
+    """
+
+    name: str
+    revision: int
+    rules: tuple[Rule, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest over everything that influences the output: same digest, same markers for the same text."""
+        return digest_of(canonical_json(self.to_json()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the policy as the JSON object that :attr:`digest` is computed over."""
+        return {
+            "name": self.name,
+            "revision": self.revision,
+            "rules": [asdict(rule) for rule in self.rules],
+            "marker": marker("kind", 1),
+            "checks": {
+                "revision": CHECKS_REVISION,
+                "parts": list(PLACEHOLDER_PARTS),
+                "words": sorted(PLACEHOLDER_WORDS),
+            },
+        }

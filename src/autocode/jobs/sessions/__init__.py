@@ -1,0 +1,27 @@
+"""Readers: the bytes of a tool's transcript to one normal form, with a report of what was lost.
+
+``docs/normal-form.md`` specifies the records. A reader is chosen by content::
+
+    with open(path, "rb") as stream:
+        reader = sniff(stream.read(HEAD_BYTES))
+        stream.seek(0)
+        reading = reader.read(stream)
+        for record in reading: ...
+        reading.report.to_json()
+"""
+
+from autocode.jobs.sessions.base import FORMAT, Reader, Reading, Record, Report, Span
+from autocode.jobs.sessions.sniff import HEAD_BYTES, READERS, kind_of, sniff
+
+__all__ = [
+    "FORMAT",
+    "HEAD_BYTES",
+    "READERS",
+    "Reader",
+    "Reading",
+    "Record",
+    "Report",
+    "Span",
+    "kind_of",
+    "sniff",
+]

@@ -1,0 +1,35 @@
+"""Times of a transcript to the one form that records carry."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+__all__ = ["normalise"]
+
+_FIRST_YEAR: Final = 2000
+_LAST_YEAR: Final = 2099
+_RFC_3339: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-]\d\d:\d\d))", re.ASCII
+)
+
+
+def normalise(value: object) -> str | None:
+    """Return *value* as RFC 3339 in UTC with milliseconds, or ``None`` where that would be a guess.
+
+    Digits below a millisecond are cut off. A time without a zone, outside the years 2000 to 2099 or not
+    in RFC 3339 gives ``None``: such a time would make retention delete a session at once, or never.
+    """
+    if not isinstance(value, str) or not (match := _RFC_3339.fullmatch(value)):
+        return None
+    day, time, fraction, zone = match.groups()
+    exact = f"{day}T{time}.{(fraction or '')[:3]:0<3}"
+    try:
+        moment = datetime.fromisoformat(f"{exact}{zone or '+00:00'}")
+        if zone:
+            moment = moment.astimezone(UTC)
+            exact = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):
+        return None
+    return exact + "Z" if _FIRST_YEAR <= moment.year <= _LAST_YEAR else None

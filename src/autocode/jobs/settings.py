@@ -1,0 +1,167 @@
+"""Where this program keeps its data, and the folders that it may read sessions from."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from autocode.jobs.errors import DiskFull, HomeUnusable, UsageError
+
+__all__ = ["LEASE_SECONDS", "Home", "write_durably"]
+
+LEASE_SECONDS: Final = 5.0
+"""How long an attempt may go without a renewal before it counts as lost."""
+
+_FORMAT: Final = 1
+"""Version of the home's layout; a home with a higher number is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The data folder: ledger, store, the private Prefect server's files, logs.
+
+    Nothing in it is readable by other users of the machine.
+    """
+
+    path: Path
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Home:
+        """Return the home that ``AUTOCODE_HOME`` names, or the platform's usual data folder."""
+        named = environ.get("AUTOCODE_HOME")
+        if named:
+            return cls(Path(named).expanduser().absolute())
+        return cls(Path(platformdirs.user_data_dir("autocode-jobs", appauthor=False)))
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's SQLite file."""
+        return self.path / "ledger.db"
+
+    @property
+    def store(self) -> Path:
+        """The folder of the content-addressed store."""
+        return self.path / "store"
+
+    @property
+    def prefect(self) -> Path:
+        """``PREFECT_HOME`` of everything that runs for this home."""
+        return self.path / "prefect"
+
+    @property
+    def run(self) -> Path:
+        """Locks and addresses of what runs now."""
+        return self.path / "run"
+
+    @property
+    def logs(self) -> Path:
+        """Log files."""
+        return self.path / "logs"
+
+    def exists(self) -> bool:
+        """Say whether the home was ever prepared."""
+        return (self.path / "format").exists()
+
+    def prepare(self) -> None:
+        """Create the folders that are missing and check that this version may use the home. Idempotent.
+
+        Raises:
+            HomeUnusable: the folder is read-only, is no folder, or a newer version wrote it.
+            DiskFull: there is no room.
+        """
+        try:
+            for folder in (self.path, self.store, self.prefect, self.run, self.logs):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._check_format()
+            probe = self.run / f"probe-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+
+    def roots(self) -> dict[str, Path]:
+        """Return the folders known by name that sessions may be read from."""
+        try:
+            named = json.loads((self.path / "roots.json").read_text("utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise HomeUnusable(
+                f"{self.path / 'roots.json'} can't be read: {error}.",
+                hint="Move the file away; it is written anew when a folder is next exported.",
+            ) from error
+        return {name: Path(folder) for name, folder in named.items()}
+
+    def add_root(self, folder: Path) -> str:
+        """Make *folder* known by a name and return the name. Idempotent, atomic."""
+        folder = folder.absolute()
+        known = self.roots()
+        for name, path in known.items():
+            if path == folder:
+                return name
+        digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+        name = f"local-{digest}"
+        known[name] = folder
+        named = {key: str(path) for key, path in sorted(known.items())}
+        write_durably(self.path / "roots.json", json.dumps(named, indent=1).encode())
+        return name
+
+    def root(self, name: str) -> Path:
+        """Return the folder of a root.
+
+        Raises:
+            UsageError: no root has this name.
+        """
+        known = self.roots()
+        if name not in known:
+            raise UsageError(
+                f"No root is called {name!r}.",
+                hint="Known roots: " + (", ".join(sorted(known)) or "none") + ".",
+            )
+        return known[name]
+
+    def _check_format(self) -> None:
+        file = self.path / "format"
+        if not file.exists():
+            write_durably(file, f"{_FORMAT}\n".encode())
+            return
+        text = file.read_text("ascii", errors="replace").strip()
+        if not text.isdecimal() or int(text) > _FORMAT:
+            raise HomeUnusable(
+                f"{self.path} has format {text[:20]!r}, and this version knows {_FORMAT} at most.",
+                hint="Upgrade autocode-jobs, or point AUTOCODE_HOME at another folder.",
+            )
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace the file at *path* by *data*: after a crash it holds the old bytes or the new. Atomic."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _unusable(path: Path, error: OSError) -> HomeUnusable | DiskFull:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return DiskFull(f"{path} has no room left.")
+    return HomeUnusable(f"{path} can't be used: {error.strerror or error}.")

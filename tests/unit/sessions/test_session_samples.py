@@ -1,0 +1,147 @@
+"""Real transcripts: counted independently, line by line, with the standard library."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autocode.jobs.sessions import HEAD_BYTES, kind_of, sniff
+from unit.sessions.session_lines import accounted, read
+
+SAMPLES = os.environ.get("AUTOCODE_SAMPLES")
+FOLDERS = {"claude-code": "claude-code", "growth": "claude-code", "codex": "codex"}
+EXPECTED_LOSSES = {"thinking-signature", "encrypted-thinking", "duplicate-id", "replacement-history"}
+KINDS = {
+    "aider": "aider",
+    "atif": "atif",
+    "chatgpt": "chatgpt",
+    "claude-ai": "claude-ai",
+    "gemini-cli": "gemini-cli",
+    "openhands": "openhands",
+    "swe-agent": "swe-agent",
+}
+
+
+def files(*folders: str) -> list[Path]:
+    """Return the sample files in *folders*; none where no samples are given."""
+    if SAMPLES is None:
+        return []
+    return sorted(
+        path for folder in folders for path in (Path(SAMPLES) / folder).rglob("*") if path.is_file()
+    )
+
+
+def values(data: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a transcript, one after another, however they are glued."""
+    decoder = json.JSONDecoder()
+    for part in data.decode().split("\n"):
+        rest = part.strip()
+        while rest:
+            value, end = decoder.raw_decode(rest)
+            yield value
+            rest = rest[end:].strip()
+
+
+def claude_counts(data: bytes) -> Counter[str]:
+    """Count what the records of a Claude Code transcript should be."""
+    counts = Counter({"session": 1})
+    for value in values(data):
+        if value["type"] not in {"user", "assistant"}:
+            boundary = value.get("subtype") == "compact_boundary"
+            counts["compaction" if boundary else "summary" if value["type"] == "summary" else "event"] += 1
+            continue
+        content = value["message"]["content"]
+        previous = ""
+        for block in [{"type": "text"}] if isinstance(content, str) else content:
+            names = {"tool_use": "tool_call", "tool_result": "tool_result", "thinking": "thinking"}
+            kind = names.get(block["type"], "message")
+            counts[kind] += not (kind == previous == "message")
+            previous = kind
+    return counts
+
+
+def codex_counts(data: bytes) -> Counter[str]:
+    """Count what the records of a rollout should be."""
+    counts = Counter({"session": 1})
+    for value in values(data):
+        kind = value["payload"].get("type", "") if value["type"] == "response_item" else ""
+        if kind.endswith("_output"):
+            counts["tool_result"] += 1
+        elif kind.endswith("_call"):
+            counts["tool_call"] += 1
+        else:
+            counts[{"message": "message", "reasoning": "thinking"}.get(kind, "event")] += 1
+    return counts
+
+
+@pytest.mark.parametrize("path", files(*FOLDERS), ids=lambda path: path.name[:36])
+def test_a_real_transcript_is_read_without_surprise(path: Path) -> None:
+    """Nothing is unknown or damaged, every byte is accounted for, and the counts are the independent ones."""
+    data = path.read_bytes()
+    reader = sniff(data[:HEAD_BYTES])
+    assert reader is not None
+
+    records, report = read(data, reader)
+
+    assert reader.name == FOLDERS[path.relative_to(SAMPLES or "").parts[0]]
+    assert set(report.lost) <= EXPECTED_LOSSES
+    assert (report.damaged_total, accounted(records, report)) == (0, len(data))
+    assert report.records == (claude_counts if reader.name == "claude-code" else codex_counts)(data)
+    assert report.lines == len(data.rstrip(b"\n").split(b"\n"))
+
+
+@pytest.mark.parametrize("path", files("claude-code", "growth"), ids=lambda path: path.name[:36])
+def test_tokens_of_a_real_transcript(path: Path) -> None:
+    """The totals are those of the last record of each message."""
+    last = {}
+    for value in values(path.read_bytes()):
+        if value["type"] == "assistant":
+            last[value["message"]["id"], value.get("requestId")] = value["message"]["usage"]
+
+    _, report = read(path.read_bytes())
+
+    assert report.tokens["output"] == sum(usage["output_tokens"] for usage in last.values())
+    assert report.tokens["cache_read"] == sum(usage["cache_read_input_tokens"] for usage in last.values())
+
+
+@pytest.mark.parametrize("path", files("codex"), ids=lambda path: path.name[:36])
+def test_tokens_of_a_real_rollout(path: Path) -> None:
+    """The totals are those of the last running total."""
+    counts = [value["payload"]["info"] for value in values(path.read_bytes()) if value["payload"].get("info")]
+    total = counts[-1]["total_token_usage"]
+    reader = sniff(path.read_bytes())
+    assert reader is not None
+
+    _, report = read(path.read_bytes(), reader)
+
+    assert report.tokens["output"] == total["output_tokens"]
+    assert report.tokens["input"] + report.tokens["cache_read"] == total["input_tokens"]
+
+
+@pytest.mark.parametrize("path", files(*KINDS), ids=lambda path: path.name[:36])
+def test_transcripts_of_other_tools_have_no_reader_and_a_name(path: Path) -> None:
+    """What isn't read yet is named, not guessed at."""
+    head = path.read_bytes()[:HEAD_BYTES]
+
+    assert sniff(head) is None
+    assert kind_of(head) == KINDS[path.relative_to(SAMPLES or "").parts[0]]
+
+
+@pytest.mark.parametrize("path", [path for path in files("claude-code") if path.name[:8] in {
+    "130d7b7e", "3a782158", "86cc3044",
+}], ids=lambda path: path.name[:8])  # fmt: skip
+def test_glued_lines_of_real_transcripts_are_parted(path: Path) -> None:
+    """The one glued line of each of these gives two records with neighbouring spans."""
+    records, _ = read(path.read_bytes())
+
+    glued = [record for record in records if ":1" in record["id"]]
+
+    assert len(glued) == 1
+    before = records[glued[0]["seq"] - 1]["source"]
+    assert glued[0]["source"]["offset"] == before["offset"] + before["length"]
