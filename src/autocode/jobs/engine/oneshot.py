@@ -13,8 +13,8 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 
 from autocode.jobs import kinds
 from autocode.jobs.engine.attempt import holder_name
-from autocode.jobs.engine.flows import load_flow
 from autocode.jobs.engine.holder import holding
+from autocode.jobs.engine.loading import load_flow
 from autocode.jobs.engine.reconcile import Reconciler
 from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.server import Address

@@ -13,7 +13,7 @@ from prefect.states import Scheduled, to_state_create
 
 from autocode.jobs import crash, kinds
 from autocode.jobs.engine.attempt import attempt_key
-from autocode.jobs.engine.flows import load_flow
+from autocode.jobs.engine.loading import load_flow
 from autocode.jobs.engine.system import System
 from autocode.jobs.ledger import attempts, jobs
 

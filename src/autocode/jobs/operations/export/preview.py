@@ -1,0 +1,2 @@
+class Preview: pass
+def preview(*a): raise NotImplementedError
