@@ -7,7 +7,7 @@ import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export.bag import BagFile, bag_files, bag_name, content_of
@@ -26,9 +26,7 @@ _CHUNK: Final = 1 << 20
 _WITHOUT_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-def write_zip(
-    store: ObjectStore, digest: str, path: Path, *, progress: Progress | None = None
-) -> Path:
+def write_zip(store: ObjectStore, digest: str, path: Path, *, progress: Progress | None = None) -> Path:
     """Write the export *digest* as the zip file *path*, and return the path.
 
     The same export gives the same bytes, with the same release of zlib: entries are sorted and lie in one
@@ -63,7 +61,7 @@ def write_zip(
 
 
 def _pack(
-    output: object, top: str, store: ObjectStore, files: Sequence[BagFile], progress: Progress | None
+    output: BinaryIO, top: str, store: ObjectStore, files: Sequence[BagFile], progress: Progress | None
 ) -> None:
     total = sum(file.size for file in files)
     done = 0

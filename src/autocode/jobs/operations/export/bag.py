@@ -134,7 +134,9 @@ def _info(manifest: Manifest, digest: str) -> bytes:
 
 def _readme(manifest: Manifest, digest: str) -> bytes:
     policy = manifest.redaction
-    redaction = _NOT_REDACTED if policy is None else _REDACTED.format(
-        name=policy.get("name"), revision=policy.get("revision")
+    redaction = (
+        _NOT_REDACTED
+        if policy is None
+        else _REDACTED.format(name=policy.get("name"), revision=policy.get("revision"))
     )
     return _README.format(redaction=redaction, digest=digest.removeprefix("sha256:")).encode()

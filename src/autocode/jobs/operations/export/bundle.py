@@ -91,7 +91,9 @@ def _entry(context: StepContext, digest: str) -> _Entry:
     report = entry["report"] or {}
     members = [(".report.json", digest, len(data))]
     members += [
-        (ending, entry[part]["digest"], entry[part]["size"]) for part, ending in _NAMED if entry[part] is not None
+        (ending, entry[part]["digest"], entry[part]["size"])
+        for part, ending in _NAMED
+        if entry[part] is not None
     ]
     source = {
         "sha256": entry["source"]["sha256"],

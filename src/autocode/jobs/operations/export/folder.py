@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence, Set
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from autocode.jobs.errors import UsageError
@@ -75,9 +75,7 @@ def _plain_name(name: str) -> str:
     return name
 
 
-def _fill(
-    root: Path, store: ObjectStore, files: Sequence[BagFile], progress: Progress | None
-) -> None:
+def _fill(root: Path, store: ObjectStore, files: Sequence[BagFile], progress: Progress | None) -> None:
     total = sum(file.size for file in files)
     done = 0
     folders = {root / "data"}
@@ -88,7 +86,7 @@ def _fill(
             if root / folder not in {root, *folders}:
                 (root / folder).mkdir(mode=0o700)
                 folders.add(root / folder)
-        with open(path, "xb", buffering=0, opener=_private) as output:
+        with open(path, "xb", buffering=0, opener=_private) as output:  # noqa: PTH123 - Path.open has no opener
             for chunk in content_of(store, file):
                 _write_all(output.fileno(), chunk)
                 done += len(chunk)
@@ -128,30 +126,34 @@ def _difference(target: Path, expected: dict[str, BagFile]) -> str | None:
     if not stat.S_ISDIR(target.lstat().st_mode):
         return "it is no folder"
     missing = dict(expected)
-    for path, is_file in _walk(target, ""):
+    folders = {"data"} | {str(parent) for path in expected for parent in PurePosixPath(path).parents}
+    for path, kind in _walk(target, folders):
         file = missing.pop(path, None)
-        if file is None or not is_file:
+        if file is None or kind != "file":
             return f"{path!r} doesn't belong to it"
         if not _same(target / path, file):
             return f"{path!r} has other bytes"
     return f"{min(missing)!r} is missing" if missing else None
 
 
-def _walk(root: Path, below: str) -> Iterator[tuple[str, bool]]:
-    """Yield the path of everything in *root* that is no folder, and whether it is a regular file."""
-    with os.scandir(root / below) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        path = f"{below}{entry.name}"
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(root, f"{path}/")
-        else:
-            yield path, entry.is_file(follow_symlinks=False)
+def _walk(root: Path, folders: Set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the path and kind of everything in *root* but *folders*, which alone are entered."""
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        with os.scandir(root / below) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        for entry in found:
+            path = f"{below}{entry.name}"
+            if path in folders and entry.is_dir(follow_symlinks=False):
+                waiting.append(f"{path}/")
+            else:
+                yield path, "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def _same(path: Path, file: BagFile) -> bool:
     digest = hashlib.sha256()
-    with path.open("rb", buffering=0, opener=_unlinked) as stream:
+    with open(path, "rb", buffering=0, opener=_no_link) as stream:  # noqa: PTH123 - Path.open has no opener
         if os.fstat(stream.fileno()).st_size != file.size:
             return False
         while chunk := stream.read(_CHUNK):
@@ -159,5 +161,5 @@ def _same(path: Path, file: BagFile) -> bool:
     return "sha256:" + digest.hexdigest() == file.sha256
 
 
-def _unlinked(path: str, flags: int) -> int:
+def _no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

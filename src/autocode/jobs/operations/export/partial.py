@@ -110,19 +110,22 @@ def sync_folder(path: Path) -> None:
 
 @contextmanager
 def _locked(parent: Path, *, folder: bool) -> Iterator[tuple[Path, int]]:
-    path, descriptor = _make(parent, folder=folder)
-    # a file system without locks makes no temporary name removable, so nobody takes ours for abandoned
+    path, descriptor = _made_and_locked(parent, folder=folder)
     try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        while not _is_still(path, descriptor):
-            # a sweep came between making and locking
-            os.close(descriptor)
-            path, descriptor = _make(parent, folder=folder)
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield path, descriptor
     finally:
+        os.close(descriptor)
+
+
+def _made_and_locked(parent: Path, *, folder: bool) -> tuple[Path, int]:
+    while True:
+        path, descriptor = _make(parent, folder=folder)
+        # where a file system has no locks, a sweep can't lock either and leaves it alone
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # a sweep that came between the two calls has taken it for abandoned
+        if _is_still(path, descriptor):
+            return path, descriptor
         os.close(descriptor)
 
 

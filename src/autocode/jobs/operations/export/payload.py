@@ -96,7 +96,7 @@ class LeftOut(_Frozen):
 
 
 class ScanResult(_Frozen):
-    """The frozen input: what was found, and what had to be left out; ``reasons`` counts also what isn't listed."""
+    """The frozen input: what was found and what was left out; ``reasons`` counts what isn't listed, too."""
 
     files: tuple[FoundFile, ...]
     left_out: tuple[LeftOut, ...]
