@@ -312,10 +312,10 @@ class Ledger(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600)
-def test_random_lives(ledger_url: str) -> None:
+def test_random_lives(ledger_url: str, dialect: str) -> None:
     """Whatever several processes do in whatever order, the ledger keeps its invariants."""
     bounded = settings(
-        max_examples=8,
+        max_examples=25 if dialect == "sqlite" else 8,
         stateful_step_count=35,
         deadline=None,
         database=None,
