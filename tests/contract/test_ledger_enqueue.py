@@ -227,15 +227,17 @@ def test_a_reader_sees_one_moment(database: Database, ledger_url: str) -> None:
 
 
 def test_open_jobs_are_those_to_look_at(database: Database) -> None:
-    """Reconcile is shown jobs that aren't over, and jobs that are over but have facts to tell."""
+    """Reconcile is shown jobs that aren't over, that have facts to tell, or whose run's end Prefect lacks."""
     started(database, "running")
-    started(database, "dead-untold")
-    attempts.end(database, "dead-untold", 1, Outcome.PERMANENT)
-    started(database, "dead-told")
-    attempts.end(database, "dead-told", 1, Outcome.PERMANENT)
-    look(database, "dead-told")
+    for job_id in ("dead-untold", "dead-unclosed", "dead-settled"):
+        started(database, job_id)
+        attempts.end(database, job_id, 1, Outcome.PERMANENT)
+    attempts.close_run(database, "dead-untold", 1)
+    look(database, "dead-unclosed")
+    look(database, "dead-settled")
+    attempts.close_run(database, "dead-settled", 1)
 
-    assert queries.open_jobs(database) == ["dead-untold", "running"]
+    assert queries.open_jobs(database) == ["dead-unclosed", "dead-untold", "running"]
 
 
 def test_begin_is_not_needed_for_open(database: Database) -> None:
