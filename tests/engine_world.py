@@ -85,15 +85,25 @@ class Engine:
         return self.folder / "witness"
 
     def accept(self, kind: kinds.Kind[Any], job_id: str, **payload: Any) -> str:
-        """Accept a job and return its id."""
-        parsed = kind.parse({"witness": str(self.witness), **payload}).model_dump(mode="json")
+        """Accept a scenario job and return its id."""
+        return self.accept_payload(kind, job_id, {"witness": str(self.witness), **payload})
+
+    def accept_payload(self, kind: kinds.Kind[Any], job_id: str, payload: dict[str, Any]) -> str:
+        """Accept a job of any kind and return its id."""
+        parsed = kind.parse(payload).model_dump(mode="json")
         new = jobs.NewJob(job_id, kind.name, parsed, kind.max_attempts, kind.backoff, kind.time_limit)
         jobs.enqueue(self.system.db, new)
         return job_id
 
     def run(self, kind: kinds.Kind[Any], job_id: str, **payload: Any) -> tuple[Job, list[Job]]:
-        """Run a job to its end in this process; return how it ended, and every look."""
-        self.accept(kind, job_id, **payload)
+        """Run a scenario job to its end in this process; return how it ended, and every look."""
+        return self.run_payload(kind, job_id, {"witness": str(self.witness), **payload})
+
+    def run_payload(
+        self, kind: kinds.Kind[Any], job_id: str, payload: dict[str, Any]
+    ) -> tuple[Job, list[Job]]:
+        """Run a job of any kind to its end in this process; return how it ended, and every look."""
+        self.accept_payload(kind, job_id, payload)
         looks: list[Job] = []
         with private_server(self.home) as address:
             return run_to_end(self.system, job_id, address, looks.append), looks
