@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, TaskRun
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
@@ -67,8 +68,10 @@ class Running:
             raise
         finally:
             self._reader.join(5.0)
+        assert self.process.stdout is not None
         assert self.process.stderr is not None
-        return status, self.process.stderr.read()
+        with self.process.stdout, self.process.stderr:
+            return status, self.process.stderr.read()
 
 
 @dataclass
@@ -141,12 +144,18 @@ class Engine:
         assert held == []
 
 
-async def runs_of(address: Address, ids: list[str]) -> tuple[list[FlowRun], list[TaskRun]]:
-    """Ask Prefect's API for flow runs by id, and for their task runs."""
+@asynccontextmanager
+async def prefect_client(address: Address) -> AsyncIterator[PrefectClient]:
+    """Open a client for the Prefect server at *address*."""
     settings = {PREFECT_API_URL: address.url, PREFECT_API_AUTH_STRING: address.auth}
     with temporary_settings(settings):
         async with get_client() as client:
-            chosen = FlowRunFilter(id=FlowRunFilterId(any_=ids))  # type: ignore[arg-type]  # text parses as UUID
-            runs = await client.read_flow_runs(flow_run_filter=chosen)
-            tasks = await client.read_task_runs(flow_run_filter=chosen)
-    return runs, tasks
+            yield client
+
+
+async def runs_of(address: Address, ids: list[str]) -> tuple[list[FlowRun], list[TaskRun]]:
+    """Ask Prefect's API for flow runs by id, and for their task runs."""
+    async with prefect_client(address) as client:
+        chosen = FlowRunFilter(id=FlowRunFilterId(any_=ids))  # type: ignore[arg-type]  # text parses as UUID
+        runs = await client.read_flow_runs(flow_run_filter=chosen)
+        return runs, await client.read_task_runs(flow_run_filter=chosen)
