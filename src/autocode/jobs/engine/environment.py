@@ -65,6 +65,7 @@ def configure_client(home: Home) -> None:
         {
             "PREFECT_HOME": str(home.prefect),
             "PREFECT_LOGGING_LEVEL": "CRITICAL",
+            "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
             "PREFECT_LOGGING_TO_API_ENABLED": "false",
             "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
             "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
