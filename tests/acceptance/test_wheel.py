@@ -12,6 +12,8 @@ from typing import Final
 import pytest
 
 import autocode.jobs
+from acceptance.command import PROGRAM, Command
+from autocode.jobs.testing.samples import write_samples
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -65,5 +67,19 @@ def test_the_package_comes_from_the_wheel_with_types_and_flows(installed: Path, 
     assert list((folder / "_flows").glob("*.py")) != []
 
 
-# An export with the installed command belongs here: `installed` gives the folder of the console script and
-# `tmp_path` another working folder; compare the digest it prints with the one that the source tree prints.
+def test_the_installed_command_exports_what_the_source_tree_does(installed: Path, tmp_path: Path) -> None:
+    """From another folder, with a home of its own, the wheel's export gives the source tree's digest."""
+    write_samples(tmp_path / "sessions", seed=5, sessions=3, megabytes=0.2)
+    arguments = ("export", "../sessions", "-o", ".", "--json")
+    jobs = []
+    for name, program in (("wheel", installed / "autocode-jobs"), ("tree", PROGRAM)):
+        folder = tmp_path / name
+        folder.mkdir()
+        command = Command(tmp_path / f"home-{name}", program=program)
+
+        done = command.run(*arguments, cwd=folder)
+
+        assert done.status == 0, done.err
+        jobs.append(done.job)
+        command.wait_until_gone()
+    assert jobs[0]["result"]["digest"] == jobs[1]["result"]["digest"]

@@ -31,7 +31,6 @@ __all__ = [
     "project",
 ]
 
-WAITING_STATES: Final = frozenset({"SCHEDULED", "PENDING"})
 LIVE_STATES: Final = frozenset({"RUNNING", "PENDING", "PAUSED", "CANCELLING", "SCHEDULED"})
 ENDED_STATES: Final = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 KNOWN_STATES: Final = LIVE_STATES | ENDED_STATES

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from autocode.jobs.errors import RedactionFailed, UsageError
 from autocode.jobs.redaction import DEFAULT_POLICY, Policy, Redactor, Rule
 from autocode.jobs.redaction import checks as checks_module
+from autocode.jobs.redaction.policy import REACH
 from autocode.jobs.redaction.report import PLACES_KEPT
 from autocode.jobs.testing.fake_secrets import SECRETS, fake_secret, ordinary_text
 
@@ -115,14 +116,30 @@ def test_window_size_changes_nothing(parts: list[tuple[str, int, str]], window: 
 
 
 @pytest.mark.parametrize("kind", SECRETS)
-def test_a_secret_across_a_window_border_is_found_whole(kind: str) -> None:
-    """Wherever the border falls in a secret, the output is the same."""
+@pytest.mark.parametrize("reach", [0, REACH])
+def test_a_secret_across_a_window_border_is_found_whole(kind: str, reach: int) -> None:
+    """Wherever a window starts or ends in a secret, the output is the same."""
     shape, _ = fake_secret(kind, random.Random(kind))
-    text = "x" * 300 + " " + shape + " " + "y " * 6000
+    text = "x " * ((300 + reach) // 2) + shape + " " + "y " * 6000
     expected = Redactor(DEFAULT_POLICY, window=10**9).redact(text)
 
     for window in range(290, 310 + len(shape), 7):
         assert Redactor(DEFAULT_POLICY, window=window).redact(text) == expected
+
+
+def test_a_secret_longer_than_any_window_is_replaced_whole() -> None:
+    """The run that ends a match is followed beyond the window."""
+    text = "a " * 200 + KEY + "aB3" * 10_000 + " b"
+
+    assert Redactor(DEFAULT_POLICY, window=100).redact(text) == "a " * 200 + "[REDACTED:github-token:1] b"
+
+
+def test_markers_in_the_input_are_kept_and_hide_nothing() -> None:
+    """A marker that somebody typed doesn't protect the text beside it, and stays itself."""
+    once = Redactor(DEFAULT_POLICY).redact('password="tr0ub[REDACTED:jwt:1]4dor"')
+
+    assert once == 'password="[REDACTED:password:1][REDACTED:jwt:1][REDACTED:password:2]"'
+    assert Redactor(DEFAULT_POLICY).redact(once) == once
 
 
 def test_numbers_follow_first_appearance_and_stay_with_their_secret() -> None:

@@ -69,8 +69,9 @@ def accounted(records: list[Record], report: Report) -> int:
     """Return how many bytes lie in a record's or a damaged span or are padding; no spans may overlap."""
     spans = {(record["source"]["offset"], record["source"]["length"]) for record in records[1:]}
     spans |= {(span.offset, span.length) for span in report.damaged}
-    end = 0
+    covered = end = 0
     for offset, length in sorted(spans):
         assert offset >= end
         end = offset + length
-    return sum(length for _, length in spans) + report.padding
+        covered += length
+    return covered + report.padding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from autocode.jobs.canonical import digest_of
-from autocode.jobs.sessions import Report, recovery
+from autocode.jobs.sessions import Report, jsonvalue, recovery, structure
 from autocode.jobs.sessions.jsonvalue import MAX_DEPTH, loads
 from autocode.jobs.sessions.lines import segments
 from unit.sessions.session_lines import AT, CLAUDE, accounted, assistant, body, line, read, user
@@ -38,6 +39,24 @@ class Zeros(io.BytesIO):
     def read(self, _size: int | None = -1, /) -> bytes:
         """Return the next part."""
         return self._parts.pop(0) if self._parts else b""
+
+
+START = recovery._START
+
+
+class Starts:
+    """The pattern for the beginning of a record, counting the bytes that it was searched through."""
+
+    def __init__(self) -> None:
+        self.searched = 0
+
+    def finditer(self, data: bytes, start: int, end: int) -> Iterator[re.Match[bytes]]:
+        """Yield the matches between *start* and *end*."""
+        for match in START.finditer(data, start, end):
+            self.searched += match.end() - start
+            start = match.end()
+            yield match
+        self.searched += end - start
 
 
 def report() -> Report:
@@ -147,6 +166,15 @@ def test_an_object_inside_a_truncated_line_is_no_record() -> None:
     assert (len(records), found.damaged_total) == (1, 1)
 
 
+def test_a_record_quoted_inside_a_truncated_one_is_no_record() -> None:
+    """A progress line that holds another record whole, and was cut behind it, is damage to its end."""
+    torn = line({"isSidechain": False, "data": {"message": user("inner"), "more": "x"}})[:-5]
+
+    records, found = read(torn + b"\n")
+
+    assert (len(records), found.damaged_bytes) == (1, len(torn))
+
+
 def test_garbage_between_objects_is_one_span() -> None:
     """What lies between two objects is reported once, without the white space around it."""
     data = line(user("a"))[:-1] + b" oops } ] {nope} " + line(user("b"))
@@ -228,19 +256,31 @@ def test_zeros_are_never_held() -> None:
 )
 def test_recovery_is_linear(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scanner looks at no byte more often than a fixed number of times, however it was meant."""
-    real, seen = recovery.tokens, Counter[str]()
+    real, seen = structure.tokens, Counter[str]()
 
     def counting(text: bytes, start: int) -> Iterator[tuple[int, int]]:
         for token in real(text, start):
             seen["tokens"] += 1
             yield token
 
-    monkeypatch.setattr(recovery, "tokens", counting)
+    monkeypatch.setattr("autocode.jobs.sessions.recovery.tokens", counting)
+    monkeypatch.setattr("autocode.jobs.sessions.recovery._START", starts := Starts())
 
     records, found = read(data)
 
     assert seen["tokens"] <= 10 * len(data) + 100_000
+    assert starts.searched <= 10 * len(data) + 1_000_000
     assert found.padding + found.damaged_bytes + sum(r["source"]["length"] for r in records[1:]) == len(data)
+
+
+def test_a_text_of_millions_of_objects_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are counted before they are made, and brackets inside strings don't count."""
+    monkeypatch.setattr(jsonvalue, "MAX_CONTAINERS", 10)
+
+    records, found = read(line({"type": "x", "y": [{}] * 9}) + line({"type": "x", "y": "{" * 50}))
+
+    assert [span.reason for span in found.damaged] == ["too-many-values"]
+    assert [record["type"] for record in records] == ["session", "unknown"]
 
 
 def test_lone_surrogates_become_replacement_characters() -> None:
@@ -268,6 +308,17 @@ def test_integers_past_64_bits_are_rounded_and_counted() -> None:
     value = loads(b'[123456789012345678901234567890,18446744073709551615,"12345678901234567890"]', changed)
 
     assert value == [1.2345678901234568e29, 18446744073709551615, "12345678901234567890"]
+    assert changed == {"big-integer": 1}
+
+
+@pytest.mark.parametrize("offset", range(0, 20, 3))
+def test_a_long_integer_is_seen_wherever_it_lies(offset: int) -> None:
+    """The search goes through the text a mebibyte at a time and misses none on the border."""
+    changed: Counter[str] = Counter()
+    pad = b"x" * ((1 << 20) - 14 - offset)
+
+    loads(b'{"a":"' + pad + b'","b":' + b"9" * 25 + b"}", changed)
+
     assert changed == {"big-integer": 1}
 
 

@@ -122,11 +122,10 @@ def test_the_second_telling_of_a_message_is_an_event() -> None:
 )
 def test_reasoning(content: list[str] | None, summary: list[str], text: str, extra: dict[str, Any]) -> None:
     """Thinking is the full text where there is one, else the summary; the encrypted copy is only noted."""
+    full = [{"type": "reasoning_text", "text": part} for part in content or ()]
     payload = {
         "type": "reasoning",
-        "content": None
-        if content is None
-        else [{"type": "reasoning_text", "text": part} for part in content],
+        "content": full or None,
         "summary": [{"type": "summary_text", "text": part} for part in summary],
         "encrypted_content": "gAAAA",
     }

@@ -48,7 +48,8 @@ VALUES = st.recursive(
 KEYS = [
     "type", "uuid", "parentUuid", "timestamp", "sessionId", "message", "content", "role", "usage", "model",
     "id", "payload", "summary", "leafUuid", "subtype", "data", "call_id", "arguments", "output", "name",
-    "input", "tool_use_id", "source", "replacement_history", "info", "isSidechain", "git", "compactMetadata", "text",
+    "input", "tool_use_id", "source", "replacement_history", "info", "isSidechain", "git", "text",
+    "compactMetadata",
 ]  # fmt: skip
 KINDS = [
     "user", "assistant", "system", "progress", "summary", "compact_boundary", "text", "image", "thinking",

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
-from uuid import UUID
+from datetime import timedelta
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
-from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import State
-from prefect.exceptions import ObjectNotFound
-from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from autocode.jobs.engine.holder import proven_dead
+from autocode.jobs.engine.holder import proven_alive, proven_dead
 from autocode.jobs.engine.lease import LeaseWatch
 from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.system import System
-from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, Transient
+from autocode.jobs.errors import LedgerUnavailable, ObjectCorrupt, ObjectMissing, Transient
 from autocode.jobs.ledger import attempts, queries, results, statuses
 from autocode.jobs.ledger.queries import JobRows
-from autocode.jobs.projection import ENDED_STATES, Ending, Lease, Outcome, RunState
+from autocode.jobs.projection import Ending, Lease, Outcome, RunState
+from autocode.jobs.settings import LEASE_SECONDS
 
-__all__ = ["AttemptLost", "Reconciler"]
+__all__ = ["AttemptLost", "Reconciler", "Runs", "sweep_ledger"]
+
+_REPORT_SECONDS: Final = 30.0
+"""How long a process that can't be seen from here has to tell Prefect itself how its attempt ended."""
 
 
 class AttemptLost(Transient):
@@ -32,23 +32,55 @@ class AttemptLost(Transient):
     default_hint = "Nothing to do: the next attempt goes on from the last checkpoint."
 
 
+class Runs(Protocol):
+    """What the reconciler asks of Prefect."""
+
+    async def state(self, run_id: str) -> RunState:
+        """Return the state of a flow run.
+
+        Its type is ``GONE`` where Prefect no longer knows the run, ``None`` where Prefect doesn't answer.
+        """
+        ...
+
+    async def close(self, run_id: str, outcome: Outcome, *, only_look: bool) -> bool:
+        """Make sure that the run has a final state, and return whether it has one.
+
+        Never forced, and never over a final state. With *only_look* nothing is changed. Idempotent.
+        """
+        ...
+
+
 class Reconciler:
     """Looks at open jobs, ends what is dead, verifies results, and persists the projection.
 
-    Any number may run at once: each change is conditional, and stamping is serialised by the database.
+    Any number may run at once: each change is conditional, and stamping is serialised by the database. Where
+    Prefect doesn't answer, a look goes by the ledger alone.
 
     Args:
         system: the opened home.
-        client: Prefect; ``None`` looks at the ledger alone, where Prefect isn't running.
+        runs: Prefect's view of the flow runs; ``None``: Prefect isn't running, the ledger alone is looked at.
     """
 
-    def __init__(self, system: System, client: PrefectClient | None) -> None:
+    def __init__(self, system: System, runs: Runs | None) -> None:
         self._system = system
-        self._client = client
+        self._runs = runs
         self._leases = LeaseWatch(system.db.clock)
+        self._over: set[str] = set()
+
+    def run_is_over(self, flow_run_id: str) -> None:
+        """Note that this process, which executed the run, won't report anything about it any more."""
+        self._over.add(flow_run_id)
+
+    def forget_leases(self) -> None:
+        """Measure every lease anew: the ledger was away, and nobody could renew."""
+        self._leases.forget_all()
 
     async def sweep(self, job_id: str | None = None) -> None:
-        """Bring one job, or all that are open, up to date. Idempotent."""
+        """Bring one job, or all that are open, up to date. Idempotent.
+
+        Raises:
+            LedgerUnavailable: the ledger's database can't be reached.
+        """
         wanted = (
             [job_id] if job_id is not None else await asyncio.to_thread(queries.open_jobs, self._system.db)
         )
@@ -58,7 +90,7 @@ class Reconciler:
     async def _reconcile(self, job_id: str) -> None:
         rows = await asyncio.to_thread(self._load, job_id)
         run = await self._run_state(rows)
-        lease = self._lease(rows)
+        lease = await asyncio.to_thread(self._lease, rows)
         ending = self._ending(rows, run, lease)
         if ending is not None:
             await asyncio.to_thread(self._end, rows, ending)
@@ -73,22 +105,32 @@ class Reconciler:
 
     async def _run_state(self, rows: JobRows) -> RunState:
         run_id = rows.attempts[-1].flow_run_id
-        if self._client is None or run_id is None:
+        if self._runs is None or run_id is None:
             return RunState()
-        try:
-            run = await self._client.read_flow_run(UUID(run_id))
-        except ObjectNotFound:
-            return RunState("GONE")
-        if run.state is None:
-            return RunState()
-        return RunState(run.state.type.value, run.state.name or "", run.state.message or "")
+        return await self._runs.state(run_id)
 
     def _lease(self, rows: JobRows) -> Lease:
+        """Judge the latest attempt's lease. While the ledger is locked, nobody can renew or is lost."""
         latest = rows.attempts[-1]
         if latest.begun_at is None or latest.ended_at is not None:
             return Lease.ALIVE
-        lost = self._leases.lost((latest.job_id, latest.n), latest.renewals)
-        return Lease.LOST if lost else Lease.ALIVE
+        still = self._leases.stood_still((latest.job_id, latest.n), latest.renewals)
+        if still < 1 / 2:
+            return Lease.ALIVE
+        if not self._writable():
+            self._leases.forget_all()
+            return Lease.ALIVE
+        return Lease.LOST if still >= 1 else Lease.ALIVE
+
+    def _writable(self) -> bool:
+        clock = self._system.db.clock
+        began = clock.monotonic()
+        try:
+            with self._system.db.write():
+                pass
+        except LedgerUnavailable:
+            return False
+        return clock.monotonic() - began < LEASE_SECONDS / 10
 
     def _ending(self, rows: JobRows, run: RunState, lease: Lease) -> Ending | None:
         latest = rows.attempts[-1]
@@ -125,46 +167,24 @@ class Reconciler:
 
     async def _close_runs(self, rows: JobRows) -> None:
         """Say in Prefect how ended attempts ended, where their own process can't any more."""
-        if self._client is None:
+        if self._runs is None:
             return
         for row in rows.attempts:
             if row.run_closed or row.ended_at is None:
                 continue
-            if row.flow_run_id is not None and not await self._closed(row):
-                continue
-            await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
+            outcome = Outcome(row.outcome)
+            speaks = not outcome.killed and self._may_report(row)
+            if row.flow_run_id is None or await self._runs.close(row.flow_run_id, outcome, only_look=speaks):
+                await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
 
-    async def _closed(self, row: sa.Row[Any]) -> bool:
-        assert self._client is not None
-        run_id = UUID(row.flow_run_id)
-        try:
-            run = await self._client.read_flow_run(run_id)
-        except ObjectNotFound:
-            return True
-        if run.state is not None and run.state.type.value in ENDED_STATES:
-            return True
-        outcome = Outcome(row.outcome)
-        if not outcome.killed and not proven_dead(self._system.home, row.holder):
-            # its process is still reporting the end itself
+    def _may_report(self, row: sa.Row[Any]) -> bool:
+        """Say whether the attempt's process may still tell Prefect itself how it ended."""
+        if row.flow_run_id in self._over or proven_dead(self._system.home, row.holder):
             return False
-        await self._client.set_flow_run_state(run_id, _final_state(outcome))
-        return True
+        waited = self._system.db.clock.now() - row.ended_at
+        return proven_alive(self._system.home, row.holder) or waited < timedelta(seconds=_REPORT_SECONDS)
 
 
-_MESSAGES: Final = {
-    Outcome.COMPLETED: "The result was committed; the process died before it could say so.",
-    Outcome.CRASHED: "The process that ran this attempt died; the job goes on in another run.",
-    Outcome.LOST: "The process that ran this attempt went quiet; the job goes on in another run.",
-    Outcome.INTERRUPTED: "The attempt was handed back; the job goes on in another run.",
-}
-
-
-def _final_state(outcome: Outcome) -> State[Any]:
-    message = _MESSAGES.get(outcome, f"The attempt ended: {outcome}.")
-    if outcome is Outcome.COMPLETED:
-        return Completed(message=message)
-    if outcome.killed:
-        return Crashed(message=message)
-    if outcome in {Outcome.INTERRUPTED, Outcome.CANCELLED}:
-        return Cancelled(message=message)
-    return Failed(message=message)
+def sweep_ledger(system: System) -> None:
+    """Bring every open job up to date as far as the ledger alone tells, without Prefect. Idempotent."""
+    asyncio.run(Reconciler(system, None).sweep())

@@ -17,6 +17,7 @@ from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.ledger.events import Fact, record
 from autocode.jobs.projection import AttemptFacts, JobFacts, Outcome, budget_spent, counted_failures
+from autocode.jobs.resource import Problem
 from autocode.jobs.retry import Backoff
 
 __all__ = [
@@ -51,16 +52,29 @@ class Attempt:
     time_limit: float
 
 
-def set_run(db: Database, job_id: str, n: int, flow_run_id: str) -> None:
-    """Note which flow run attempt *n* has. Idempotent."""
+def set_run(db: Database, job_id: str, n: int, flow_run_id: str) -> bool:
+    """Note which flow run attempt *n* has; the first that is noted stays. Idempotent.
+
+    Returns:
+        Whether the attempt exists and *flow_run_id* is its run.
+    """
+    mine = (*_key(job_id, n), *_may_have_run(job_id, n, flow_run_id))
     with db.write() as tx:
-        tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(flow_run_id=flow_run_id))
+        noted = tx.execute(sa.update(t.attempts).where(*mine).values(flow_run_id=flow_run_id))
+        return noted.rowcount == 1
 
 
 def wants_run(db: Database) -> Sequence[tuple[str, int, datetime]]:
-    """Return (job id, n, due) of every planned attempt that has no flow run yet."""
-    query = sa.select(t.attempts.c.job_id, t.attempts.c.n, t.attempts.c.due_at).where(
-        t.attempts.c.flow_run_id.is_(None), t.attempts.c.begun_at.is_(None), t.attempts.c.ended_at.is_(None)
+    """Return (job id, n, due) of every planned attempt without a flow run whose job wasn't called off."""
+    query = (
+        sa.select(t.attempts.c.job_id, t.attempts.c.n, t.attempts.c.due_at)
+        .join(t.jobs, t.jobs.c.job_id == t.attempts.c.job_id)
+        .where(
+            t.attempts.c.flow_run_id.is_(None),
+            t.attempts.c.begun_at.is_(None),
+            t.attempts.c.ended_at.is_(None),
+            t.jobs.c.cancel_requested_at.is_(None),
+        )
     )
     with db.read() as tx:
         return [(row.job_id, row.n, row.due_at) for row in tx.execute(query)]
@@ -102,11 +116,12 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
         db: the ledger.
         job_id: the job.
         n: which attempt.
-        flow_run_id: the run that executes it; another run is refused.
+        flow_run_id: the run that executes it; another run is refused, and so is one of another attempt.
         holder: who runs it, for people and for proof of death.
 
     Raises:
-        AttemptEnded: the attempt is over, was begun by somebody else, or the job was cancelled.
+        AttemptEnded: the attempt is over, isn't planned, was begun before or belongs to another run, or the
+            job was cancelled.
         JobNotFound: no job has this id.
     """
     crash.at("claim.before")
@@ -121,8 +136,8 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
                 *_key(job_id, n),
                 t.attempts.c.begun_at.is_(None),
                 t.attempts.c.ended_at.is_(None),
-                sa.or_(t.attempts.c.flow_run_id.is_(None), t.attempts.c.flow_run_id == flow_run_id),
                 sa.or_(t.attempts.c.holder.is_(None), t.attempts.c.holder == holder),
+                *_may_have_run(job_id, n, flow_run_id),
             )
             .values(
                 flow_run_id=flow_run_id,
@@ -139,7 +154,7 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
             raise AttemptEnded(
                 f"Attempt {n} of job {job_id} can't begin: it has begun or ended already, "
                 "or the job was cancelled.",
-                hint=f"Retry the job itself: autocode-jobs jobs retry {job_id}.",
+                hint="The job goes on in a run of its own: start the job again, not this run.",
             )
         event = record(tx, job_id, Fact.BEGUN, {"attempt": n}, now)
         tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(begun_event=event))
@@ -192,14 +207,20 @@ def end(
         db: the ledger.
         job_id: the job.
         n: which attempt.
-        outcome: how it ended.
+        outcome: how it ended; not ``COMPLETED``, which comes with a result (``results.commit_result``).
         error: the problem that ended it, as the contract's ``error`` object.
         token: end it only if this process began it.
         renewals: end it only if its counter still stands here (a lease that moved is not lost).
 
     Returns:
         Whether this call ended it; ``False`` where it was over already or a condition failed. Idempotent.
+
+    Raises:
+        JobNotFound: no job has this id.
+        ValueError: *outcome* is ``COMPLETED``, or *error* isn't what the contract can show.
     """
+    if outcome is Outcome.COMPLETED:
+        raise ValueError("an attempt ends as completed by commit_result alone")
     conditions = [*_key(job_id, n), t.attempts.c.ended_at.is_(None)]
     if token is not None:
         conditions.append(t.attempts.c.token == token)
@@ -221,15 +242,12 @@ def end_in(
     conditions: Sequence[sa.ColumnElement[bool]],
 ) -> bool:
     """Do what :func:`end` does, inside the caller's transaction, which holds the job's lock."""
+    # checked here: stored as it is, a malformed error would fail every later look at the job
+    shown = None if error is None else Problem.model_validate(error).model_dump()
     ended = tx.execute(
         sa.update(t.attempts)
         .where(*conditions)
-        .values(
-            ended_at=now,
-            outcome=outcome.value,
-            counts=outcome.counts,
-            error=None if error is None else dict(error),
-        )
+        .values(ended_at=now, outcome=outcome.value, counts=outcome.counts, error=shown)
     )
     if ended.rowcount != 1:
         return False
@@ -273,7 +291,7 @@ def facts(rows: Sequence[sa.Row[Any]], *, upto_event: int | None = None) -> list
 
 
 def _plan_next(tx: sa.Connection, job_id: str, outcome: Outcome, now: datetime) -> None:
-    if outcome in {Outcome.COMPLETED, Outcome.PERMANENT, Outcome.CANCELLED}:
+    if outcome in {Outcome.COMPLETED, Outcome.PERMANENT}:
         return
     job = _job(tx, job_id)
     rows = tx.execute(
@@ -311,6 +329,15 @@ def _next_fence(tx: sa.Connection) -> int:
 
 def _key(job_id: str, n: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
     return t.attempts.c.job_id == job_id, t.attempts.c.n == n
+
+
+def _may_have_run(job_id: str, n: int, flow_run_id: str) -> tuple[sa.ColumnElement[bool], ...]:
+    other = t.attempts.alias()
+    elsewhere = sa.exists().where(
+        other.c.flow_run_id == flow_run_id, sa.or_(other.c.job_id != job_id, other.c.n != n)
+    )
+    mine = sa.or_(t.attempts.c.flow_run_id.is_(None), t.attempts.c.flow_run_id == flow_run_id)
+    return mine, sa.not_(elsewhere)
 
 
 def _job(tx: sa.Connection, job_id: str) -> sa.Row[Any]:

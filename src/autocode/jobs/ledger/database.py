@@ -52,6 +52,9 @@ class Database:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
         self._writer = self._engine.execution_options(autocode_write=True)
+        # several statements of one reader see one moment, as they do by themselves on SQLite
+        snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        self._reader = self._engine.execution_options(**snapshot if self.dialect == "postgresql" else {})
 
     @property
     def dialect(self) -> str:
@@ -60,12 +63,12 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Open a transaction that only reads.
+        """Open a transaction that only reads; all of its statements see the database as of one moment.
 
         Raises:
             LedgerUnavailable: the database can't be reached.
         """
-        with _translated(), self._engine.begin() as tx:
+        with _translated(), self._reader.begin() as tx:
             yield tx
 
     @contextmanager
@@ -112,7 +115,8 @@ def insert_missing(tx: sa.Connection, table: sa.Table, **values: Any) -> bool:
     """Insert a row unless its key exists; return whether it was inserted. Atomic."""
     insert = postgresql.insert if tx.dialect.name == "postgresql" else sqlite.insert
     statement = insert(table).values(**values).on_conflict_do_nothing()
-    return tx.execute(statement).rowcount == 1
+    # the row count of an INSERT isn't reported on PostgreSQL
+    return tx.execute(statement.returning(sa.literal(1))).first() is not None
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
@@ -135,6 +139,8 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 def _translated() -> Iterator[None]:
     try:
         yield
+    except sa.exc.TimeoutError as error:
+        raise LedgerUnavailable("Every connection to the ledger's database stayed in use.") from error
     except DBAPIError as error:
         translated = _translate(error)
         if translated is None:

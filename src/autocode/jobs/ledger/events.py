@@ -43,26 +43,27 @@ def record(tx: sa.Connection, job_id: str, fact: Fact, detail: Mapping[str, Any]
 
 
 def record_progress(tx: sa.Connection, job_id: str, at: datetime) -> None:
-    """Record that progress moved, merged into one that isn't stamped yet."""
-    merged = tx.execute(
-        sa.update(t.events)
-        .where(
+    """Record that progress moved, in place of a record that nobody was told of yet.
+
+    The new one comes last, so that it isn't told before the facts that it followed.
+    """
+    tx.execute(
+        sa.delete(t.events).where(
             t.events.c.job_id == job_id,
             t.events.c.fact == Fact.PROGRESS.value,
             t.events.c.cursor.is_(None),
         )
-        .values(at=at)
     )
-    if merged.rowcount == 0:
-        record(tx, job_id, Fact.PROGRESS, {}, at)
+    record(tx, job_id, Fact.PROGRESS, {}, at)
 
 
-def unstamped(tx: sa.Connection, job_id: str) -> Sequence[sa.Row[Any]]:
-    """Return the job's events that have no cursor yet, oldest first."""
+def unstamped(tx: sa.Connection, job_id: str, *, limit: int) -> Sequence[sa.Row[Any]]:
+    """Return up to *limit* of the job's events that have no cursor yet, oldest first."""
     query = (
         sa.select(t.events)
         .where(t.events.c.job_id == job_id, t.events.c.cursor.is_(None))
         .order_by(t.events.c.id)
+        .limit(limit)
     )
     return tx.execute(query).all()
 

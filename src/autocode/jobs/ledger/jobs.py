@@ -19,7 +19,16 @@ from autocode.jobs.ledger.events import Fact, record
 from autocode.jobs.model import TERMINAL, JobStatus
 from autocode.jobs.retry import Backoff
 
-__all__ = ["JOB_ID", "NewJob", "enqueue", "find_unfinished", "fingerprint", "lock", "payload_of"]
+__all__ = [
+    "JOB_ID",
+    "NewJob",
+    "attach_or_enqueue",
+    "enqueue",
+    "find_unfinished",
+    "fingerprint",
+    "lock",
+    "payload_of",
+]
 
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -83,7 +92,16 @@ def enqueue(db: Database, new: NewJob) -> bool:
 
 
 def find_unfinished(db: Database, kind: str, payload: Mapping[str, Any]) -> str | None:
-    """Return the id of the newest job of this very request that may still complete, or ``None``."""
+    """Return the id of the newest job of this very request that may still complete, or ``None``.
+
+    The facts decide beside the status, which follows them: a job that was called off a moment ago is none.
+    """
+    with db.read() as tx:
+        return _find_unfinished(tx, kind, payload)
+
+
+def _find_unfinished(tx: sa.Connection, kind: str, payload: Mapping[str, Any]) -> str | None:
+    open_attempt = sa.exists().where(t.attempts.c.job_id == t.jobs.c.job_id, t.attempts.c.ended_at.is_(None))
     open_states = [status.value for status in JobStatus if status not in TERMINAL]
     query = (
         sa.select(t.jobs.c.job_id)
@@ -92,12 +110,31 @@ def find_unfinished(db: Database, kind: str, payload: Mapping[str, Any]) -> str 
             t.jobs.c.kind == kind,
             t.jobs.c.fingerprint == fingerprint(kind, payload),
             t.statuses.c.status.in_(open_states),
+            t.jobs.c.cancel_requested_at.is_(None),
+            sa.or_(open_attempt, t.jobs.c.result_digest.is_not(None)),
         )
         .order_by(t.jobs.c.enqueued_at.desc(), t.jobs.c.job_id.desc())
         .limit(1)
     )
-    with db.read() as tx:
-        return tx.execute(query).scalar()
+    return tx.execute(query).scalar()
+
+
+def attach_or_enqueue(db: Database, new: NewJob) -> tuple[str, bool]:
+    """Return the newest unfinished job of this very request, or accept *new*; and whether it is new. Atomic.
+
+    Two callers at once get the same job.
+    """
+    with db.write() as tx:
+        if tx.dialect.name == "postgresql":
+            key = int(fingerprint(new.kind, new.payload).removeprefix("sha256:")[:15], 16)
+            tx.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+        found = _find_unfinished(tx, new.kind, new.payload)
+        if found is None and not _insert(tx, new, db.clock.now()):
+            raise JobConflict(f"Job {new.job_id!r} exists already.", differs=[])
+    if found is not None:
+        return found, False
+    crash.at("enqueue.after-commit")
+    return new.job_id, True
 
 
 def payload_of(db: Database, job_id: str) -> tuple[str, dict[str, Any]]:
@@ -116,11 +153,15 @@ def payload_of(db: Database, job_id: str) -> tuple[str, dict[str, Any]]:
 def lock(tx: sa.Connection, job_id: str) -> None:
     """Take the job's row lock for the rest of the transaction; every writer of its facts does it first.
 
+    On PostgreSQL the lock makes the order of event ids within a job the order of commits; SQLite has one
+    writer at a time anyway. It isn't an update, so that a look that finds nothing new writes nothing.
+
     Raises:
         JobNotFound: no job has this id.
     """
-    bump = sa.update(t.jobs).where(t.jobs.c.job_id == job_id).values(touched=t.jobs.c.touched + 1)
-    if tx.execute(bump).rowcount != 1:
+    # FOR NO KEY UPDATE: the foreign keys of rows that are being inserted don't wait for it
+    row = sa.select(t.jobs.c.job_id).where(t.jobs.c.job_id == job_id).with_for_update(key_share=True)
+    if tx.execute(row).first() is None:
         raise JobNotFound(f"There is no job {job_id!r}.")
 
 
@@ -139,7 +180,6 @@ def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
         time_limit=new.time_limit,
         file_saved_at=new.file_saved_at,
         enqueued_at=now,
-        touched=0,
     )
     if not created:
         return False
@@ -170,13 +210,11 @@ def _same_request(tx: sa.Connection, new: NewJob) -> None:
     if row.fingerprint == fingerprint(new.kind, new.payload):
         return
     differs = [] if row.kind == new.kind else ["kind"]
-    fields = sorted(set(row.payload) | set(new.payload))
-    missing = object()
-    differs += [
-        f"payload.{name}"
-        for name in fields
-        if row.payload.get(name, missing) != new.payload.get(name, missing)
-    ]
+    # compared as JSON, in which 1, 1.0 and true differ and a tuple is a list
+    had = {name: canonical_json(value) for name, value in row.payload.items()}
+    asked = {name: canonical_json(value) for name, value in new.payload.items()}
+    fields = sorted(had.keys() | asked.keys())
+    differs += [f"payload.{name}" for name in fields if had.get(name) != asked.get(name)]
     raise JobConflict(
         f"Job {new.job_id!r} exists and was asked for with another {', '.join(differs)}.", differs=differs
     )

@@ -23,20 +23,26 @@ _OPEN: Final = [status.value for status in JobStatus if status not in TERMINAL]
 
 @dataclass(frozen=True, slots=True)
 class JobRows:
-    """Everything that the ledger has about one job, read in one transaction."""
+    """What the ledger has about one job, read in one transaction; checkpoints by their number."""
 
     job: sa.Row[Any]
     status: sa.Row[Any]
     attempts: Sequence[sa.Row[Any]]
-    checkpoints: Sequence[sa.Row[Any]]
+    checkpoints: Mapping[int, sa.Row[Any]]
 
     def checkpoint_at(self, seq: int) -> datetime | None:
         """Return when checkpoint *seq* was committed; ``None`` for 0, before the first."""
-        return None if seq == 0 else self.checkpoints[seq - 1].at
+        return None if seq == 0 else self.checkpoints[seq].at
 
 
-def load(tx: sa.Connection, job_id: str) -> JobRows:
+def load(tx: sa.Connection, job_id: str, *, history: bool = True) -> JobRows:
     """Read a job's rows in the caller's transaction.
+
+    Args:
+        tx: the caller's transaction.
+        job_id: the job.
+        history: read every checkpoint; otherwise the one last told of and those since, which is all that
+            a stamp needs and stays quick in a job with thousands.
 
     Raises:
         JobNotFound: no job has this id.
@@ -46,10 +52,14 @@ def load(tx: sa.Connection, job_id: str) -> JobRows:
         raise JobNotFound(f"There is no job {job_id!r}.")
     status = tx.execute(sa.select(t.statuses).where(t.statuses.c.job_id == job_id)).one()
     attempts = sa.select(t.attempts).where(t.attempts.c.job_id == job_id).order_by(t.attempts.c.n)
+    first = 1 if history else status.checkpoint_seq
     checkpoints = (
-        sa.select(t.checkpoints).where(t.checkpoints.c.job_id == job_id).order_by(t.checkpoints.c.seq)
+        sa.select(t.checkpoints)
+        .where(t.checkpoints.c.job_id == job_id, t.checkpoints.c.seq >= first)
+        .order_by(t.checkpoints.c.seq)
     )
-    return JobRows(job, status, tx.execute(attempts).all(), tx.execute(checkpoints).all())
+    by_seq = {row.seq: row for row in tx.execute(checkpoints)}
+    return JobRows(job, status, tx.execute(attempts).all(), by_seq)
 
 
 def get(db: Database, job_id: str) -> Job:
@@ -74,11 +84,16 @@ def list_jobs(db: Database, *, limit: int = 50) -> list[Job]:
 
 
 def open_jobs(db: Database) -> list[str]:
-    """Return the ids of jobs that reconcile has to look at: not terminal, or with unstamped events."""
+    """Return the ids of jobs that reconcile has to look at: not terminal, or with something still to tell."""
     query = (
         sa.select(t.statuses.c.job_id)
         .where(t.statuses.c.status.in_(_OPEN))
-        .union(sa.select(t.events.c.job_id).where(t.events.c.cursor.is_(None)))
+        .union(
+            sa.select(t.events.c.job_id).where(t.events.c.cursor.is_(None)),
+            sa.select(t.attempts.c.job_id).where(
+                t.attempts.c.ended_at.is_not(None), t.attempts.c.run_closed.is_(False)
+            ),
+        )
     )
     with db.read() as tx:
         return sorted(tx.execute(query).scalars())
@@ -103,9 +118,9 @@ def resource(rows: JobRows, status: Mapping[Any, Any], *, with_history: bool = T
         attempts=status["attempts"],
         max_attempts=job.max_attempts,
         next_attempt_at=rfc3339(status["next_attempt_at"]),
-        checkpoint=None if seq == 0 else _checkpoint(rows.checkpoints[seq - 1]),
-        history=tuple(_entry(row) for row in rows.checkpoints[:seq]) if with_history else (),
-        progress=_progress(job),
+        checkpoint=None if seq == 0 else _checkpoint(rows.checkpoints[seq]),
+        history=tuple(_entry(rows.checkpoints[n]) for n in range(1, seq + 1)) if with_history else (),
+        progress=None if status["progress"] is None else Progress(**status["progress"]),
         result=_result(job, base) if complete else None,
         error=None if status["error"] is None else Problem(**status["error"]),
         times=Times(
@@ -141,18 +156,6 @@ def _entry(row: sa.Row[Any]) -> HistoryEntry:
         attempt=row.attempt,
         at=rfc3339(row.at) or "",
         reused=row.reused,
-    )
-
-
-def _progress(job: sa.Row[Any]) -> Progress | None:
-    if job.progress_at is None:
-        return None
-    return Progress(
-        done=job.progress_done,
-        total=job.progress_total,
-        unit=job.progress_unit,
-        at=rfc3339(job.progress_at) or "",
-        retry_at=rfc3339(job.progress_retry_at),
     )
 
 

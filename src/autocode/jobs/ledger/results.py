@@ -25,7 +25,8 @@ def commit_result(db: Database, attempt: Attempt, produced: Produced) -> None:
     """Commit the job's result and end the attempt as completed: one fenced update, atomic.
 
     It excludes a cancel, and is excluded by one. The state becomes ``complete`` only when reconcile has
-    found the object in the store with this digest.
+    found the object in the store with this digest. Idempotent for the attempt that committed, which may
+    never have heard the answer.
 
     Raises:
         AttemptEnded: the attempt was ended or the job cancelled; nothing was written.
@@ -33,6 +34,8 @@ def commit_result(db: Database, attempt: Attempt, produced: Produced) -> None:
     crash.at("result.before")
     with db.write() as tx:
         jobs.lock(tx, attempt.job_id)
+        if _is_committed(tx, attempt, produced.digest):
+            return
         now = db.clock.now()
         hold(tx, attempt, now)
         committed = tx.execute(
@@ -78,26 +81,37 @@ def reject_result(db: Database, job_id: str, n: int, error: Mapping[str, Any]) -
     """Take back a committed result whose object is missing or damaged, before anybody saw it as complete.
 
     The attempt that committed it counts as failed, and the next one is planned where the budget allows it.
+    Does nothing where attempt *n* has no unverified result. Idempotent.
+
+    Raises:
+        JobNotFound: no job has this id.
+        ValueError: *error* isn't what the contract can show.
     """
     with db.write() as tx:
         jobs.lock(tx, job_id)
         now = db.clock.now()
         taken = tx.execute(
             sa.update(t.jobs)
-            .where(t.jobs.c.job_id == job_id, t.jobs.c.result_verified_at.is_(None))
-            .values(result_digest=None, result_size=None, result_media_type=None, result_at=None)
+            .where(
+                t.jobs.c.job_id == job_id,
+                t.jobs.c.result_attempt == n,
+                t.jobs.c.result_verified_at.is_(None),
+            )
+            .values(
+                result_digest=None,
+                result_size=None,
+                result_media_type=None,
+                result_attempt=None,
+                result_at=None,
+            )
         )
         if taken.rowcount != 1:
             return
-        tx.execute(
-            sa.delete(t.events).where(
-                t.events.c.job_id == job_id,
-                t.events.c.fact == Fact.ENDED.value,
-                t.events.c.cursor.is_(None),
-            )
-        )
-        tx.execute(sa.delete(t.references).where(t.references.c.holder == f"result:{job_id}"))
         key = (t.attempts.c.job_id == job_id, t.attempts.c.n == n)
+        # nobody was told yet that the attempt completed, so only its failure will be
+        completed = sa.select(t.attempts.c.ended_event).where(*key).scalar_subquery()
+        tx.execute(sa.delete(t.events).where(t.events.c.id == completed, t.events.c.cursor.is_(None)))
+        tx.execute(sa.delete(t.references).where(t.references.c.holder == f"result:{job_id}"))
         tx.execute(sa.update(t.attempts).where(*key).values(ended_at=None, outcome=None, ended_event=None))
         end_in(
             tx,
@@ -111,7 +125,10 @@ def reject_result(db: Database, job_id: str, n: int, error: Mapping[str, Any]) -
 
 
 def request_cancel(db: Database, job_id: str) -> bool:
-    """Ask for the job's end; return whether it was still possible. Excludes ``commit_result``. Idempotent.
+    """Ask for the job's end, unless it has a result or is over. Excludes ``commit_result``. Idempotent.
+
+    Returns:
+        Whether the job is called off, by this call or an earlier one.
 
     Raises:
         JobNotFound: no job has this id.
@@ -125,12 +142,16 @@ def request_cancel(db: Database, job_id: str) -> bool:
                 t.jobs.c.job_id == job_id,
                 t.jobs.c.result_digest.is_(None),
                 t.jobs.c.cancel_requested_at.is_(None),
+                sa.exists().where(t.attempts.c.job_id == job_id, t.attempts.c.ended_at.is_(None)),
             )
             .values(cancel_requested_at=now)
         )
         if asked.rowcount == 1:
-            record(tx, job_id, Fact.CANCEL_REQUESTED, {}, now)
-        return asked.rowcount == 1
+            event = record(tx, job_id, Fact.CANCEL_REQUESTED, {}, now)
+            tx.execute(sa.update(t.jobs).where(t.jobs.c.job_id == job_id).values(cancel_event=event))
+            return True
+        since = sa.select(t.jobs.c.cancel_requested_at).where(t.jobs.c.job_id == job_id)
+        return tx.execute(since).scalar() is not None
 
 
 def set_progress(
@@ -159,6 +180,21 @@ def set_progress(
             .values(**values, progress_at=now, progress_retry_at=retry_at)
         )
         record_progress(tx, attempt.job_id, now)
+
+
+def _is_committed(tx: sa.Connection, attempt: Attempt, digest: str) -> bool:
+    query = (
+        sa.select(t.jobs.c.job_id)
+        .join(t.attempts, t.attempts.c.job_id == t.jobs.c.job_id)
+        .where(
+            t.jobs.c.job_id == attempt.job_id,
+            t.jobs.c.result_attempt == attempt.n,
+            t.jobs.c.result_digest == digest,
+            t.attempts.c.n == attempt.n,
+            t.attempts.c.token == attempt.token,
+        )
+    )
+    return tx.execute(query).first() is not None
 
 
 def _end(

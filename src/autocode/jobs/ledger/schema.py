@@ -35,6 +35,7 @@ metadata: Final = sa.MetaData(
     }
 )
 
+# Names that people or paths give are Text: PostgreSQL enforces a length and SQLite doesn't.
 # SQLite numbers rows by itself only in a column that is exactly INTEGER
 _Serial: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
@@ -64,7 +65,7 @@ jobs: Final = sa.Table(
     sa.Column("kind", sa.String(128), nullable=False),
     sa.Column("payload", Json, nullable=False),
     sa.Column("fingerprint", sa.String(71), nullable=False),
-    sa.Column("session_id", sa.String(256)),
+    sa.Column("session_id", sa.Text),
     sa.Column("origin", sa.String(32), nullable=False),
     sa.Column("max_attempts", sa.Integer, nullable=False),
     sa.Column("backoff", Json, nullable=False),
@@ -72,6 +73,7 @@ jobs: Final = sa.Table(
     sa.Column("file_saved_at", UtcTime),
     sa.Column("enqueued_at", UtcTime, nullable=False),
     sa.Column("cancel_requested_at", UtcTime),
+    sa.Column("cancel_event", sa.BigInteger),
     sa.Column("result_digest", sa.String(71)),
     sa.Column("result_size", sa.BigInteger),
     sa.Column("result_media_type", sa.String(128)),
@@ -84,9 +86,6 @@ jobs: Final = sa.Table(
     sa.Column("progress_unit", sa.String(32)),
     sa.Column("progress_at", UtcTime),
     sa.Column("progress_retry_at", UtcTime),
-    # every writer of a fact about a job bumps this first: on PostgreSQL the row lock that it takes makes
-    # the order of event ids within a job the order of commits
-    sa.Column("touched", sa.BigInteger, nullable=False),
     sa.Index("ix_jobs_fingerprint", "kind", "fingerprint"),
     sa.Index("ix_jobs_enqueued_at", "enqueued_at", "job_id"),
 )
@@ -105,6 +104,7 @@ statuses: Final = sa.Table(
     sa.Column("checkpoint_at", UtcTime),
     sa.Column("completed_at", UtcTime),
     sa.Column("checkpoint_seq", sa.Integer, nullable=False),
+    sa.Column("progress", Json),
     sa.Column("possible_double_run", sa.Boolean, nullable=False),
     sa.Column("rev", sa.BigInteger, nullable=False),
     sa.Column("as_of", UtcTime, nullable=False),
@@ -120,7 +120,7 @@ attempts: Final = sa.Table(
     sa.Column("flow_run_id", sa.String(36), unique=True),
     sa.Column("token", sa.String(36), unique=True),
     sa.Column("fence", sa.BigInteger, unique=True),
-    sa.Column("holder", sa.String(256)),
+    sa.Column("holder", sa.Text),
     sa.Column("begun_at", UtcTime),
     sa.Column("renewals", sa.BigInteger, nullable=False),
     sa.Column("renewed_at", UtcTime),
@@ -139,7 +139,7 @@ checkpoints: Final = sa.Table(
     metadata,
     _job_id(primary_key=True),
     sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("step", sa.String(256), nullable=False),
+    sa.Column("step", sa.Text, nullable=False),
     sa.Column("digest", sa.String(71), nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("at", UtcTime, nullable=False),
@@ -164,7 +164,7 @@ memo: Final = sa.Table(
 effects: Final = sa.Table(
     "effects",
     metadata,
-    sa.Column("key", sa.String(256), primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
     sa.Column("job_id", sa.String(128), nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("intent_at", UtcTime, nullable=False),
@@ -185,7 +185,7 @@ references: Final = sa.Table(
     "object_references",
     metadata,
     sa.Column("digest", sa.String(71), sa.ForeignKey("objects.digest"), primary_key=True),
-    sa.Column("holder", sa.String(256), primary_key=True),
+    sa.Column("holder", sa.Text, primary_key=True),
     sa.Column("at", UtcTime, nullable=False),
     sa.Index("ix_object_references_holder", "holder"),
 )
@@ -218,9 +218,9 @@ audit: Final = sa.Table(
     metadata,
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("at", UtcTime, nullable=False),
-    sa.Column("actor", sa.String(256), nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
     sa.Column("action", sa.String(64), nullable=False),
-    sa.Column("target", sa.String(256), nullable=False),
+    sa.Column("target", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("outcome", sa.String(64), nullable=False),
     sa.Column("data", Json, nullable=False),

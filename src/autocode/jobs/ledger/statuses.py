@@ -31,18 +31,27 @@ _PLAIN_TYPES: Final = {
 """Facts that don't name a state; the others become ``job.<state>``."""
 
 
+_BATCH: Final = 500
+"""How many facts one transaction tells of at most: a backlog must not keep other writers waiting long."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Event:
     id: int | None
     type: str
     at: datetime
     snapshot: dict[str, Any]
-    changes: bool = True
+    changes: bool
 
 
 def judge(rows: JobRows, run: RunState, lease: Lease) -> Verdict:
     """Project the job's facts as they are now."""
-    return project(_job_facts(rows), attempt_rows.facts(rows.attempts), run, lease)
+    facts = JobFacts(
+        max_attempts=rows.job.max_attempts,
+        result_verified=rows.job.result_verified_at is not None,
+        cancel_requested=rows.job.cancel_requested_at is not None,
+    )
+    return project(facts, attempt_rows.facts(rows.attempts), run, lease)
 
 
 def stamp(db: Database, job_id: str, run: RunState, lease: Lease) -> bool:
@@ -50,7 +59,7 @@ def stamp(db: Database, job_id: str, run: RunState, lease: Lease) -> bool:
 
     Each event carries the resource as it was right after that fact, so that nothing is missed when two
     facts came between two looks. The caller has first done what the verdict asks for (``Verdict.ends``).
-    Idempotent: with nothing new nothing is written.
+    Idempotent: with nothing new nothing is written. A call tells of 500 facts at most; the next one goes on.
 
     Args:
         db: the ledger.
@@ -60,17 +69,22 @@ def stamp(db: Database, job_id: str, run: RunState, lease: Lease) -> bool:
 
     Returns:
         Whether anything changed.
+
+    Raises:
+        JobNotFound: no job has this id.
     """
     with db.write() as tx:
         jobs.lock(tx, job_id)
-        rows = load(tx, job_id)
+        rows = load(tx, job_id, history=False)
         now = db.clock.now()
-        events = _replay(tx, rows)
-        before = events[-1].snapshot if events else _persisted(rows)
-        verdict = judge(rows, run, lease)
-        after = _snapshot(rows, verdict, attempt_rows.facts(rows.attempts), None, before)
-        if after != before:
-            events.append(_Event(None, f"job.{verdict.status.value}", now, after))
+        new = unstamped(tx, job_id, limit=_BATCH)
+        events = _replay(rows, new)
+        if len(new) < _BATCH:
+            before = events[-1].snapshot if events else _persisted(rows)
+            verdict = judge(rows, run, lease)
+            after = _snapshot(rows, verdict, attempt_rows.facts(rows.attempts), before)
+            if after != before:
+                events.append(_Event(None, f"job.{verdict.status.value}", now, after, changes=True))
         if not events:
             return False
         _write(tx, rows, events, now)
@@ -78,27 +92,26 @@ def stamp(db: Database, job_id: str, run: RunState, lease: Lease) -> bool:
     return True
 
 
-def _replay(tx: sa.Connection, rows: JobRows) -> list[_Event]:
+def _replay(rows: JobRows, new: Sequence[sa.Row[Any]]) -> list[_Event]:
     """Turn each unstamped fact into an event with the state right after it."""
     events: list[_Event] = []
     before = _persisted(rows)
-    for row in unstamped(tx, rows.job.job_id):
+    for row in new:
         known = attempt_rows.facts(rows.attempts, upto_event=row.id)
-        verdict = project(_job_facts(rows), known, RunState(), Lease.ALIVE)
-        seq = row.detail.get("seq") if row.fact == Fact.CHECKPOINT else None
-        snapshot = _snapshot(rows, verdict, known, seq, before)
+        verdict = project(_job_facts_upto(rows, row.id), known, RunState(), Lease.ALIVE)
+        snapshot = _snapshot(rows, verdict, known, _moved(rows, row, before))
         kind = _PLAIN_TYPES.get(Fact(row.fact), f"job.{snapshot['status']}")
-        # the first event tells of the row that enqueue wrote with it: nothing changed since
-        events.append(_Event(row.id, kind, row.at, snapshot, changes=row.fact != Fact.ENQUEUED))
+        events.append(_Event(row.id, kind, row.at, snapshot, changes=snapshot != before))
         before = snapshot
     return events
 
 
-def _job_facts(rows: JobRows) -> JobFacts:
+def _job_facts_upto(rows: JobRows, event: int) -> JobFacts:
+    # a result is verified after the last fact, so it is complete as of one only if it was told to be before
     return JobFacts(
         max_attempts=rows.job.max_attempts,
-        result_verified=rows.job.result_verified_at is not None,
-        cancel_requested=rows.job.cancel_requested_at is not None,
+        result_verified=rows.status.status == JobStatus.COMPLETE.value,
+        cancel_requested=rows.job.cancel_event is not None and rows.job.cancel_event <= event,
     )
 
 
@@ -107,33 +120,45 @@ def _persisted(rows: JobRows) -> dict[str, Any]:
     return {key: value for key, value in rows.status._mapping.items() if key not in skipped}  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
 
 
+def _moved(rows: JobRows, event: sa.Row[Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Return the state *before* with the checkpoint or the progress that *event* tells of."""
+    if event.fact == Fact.CHECKPOINT:
+        return {**before, "checkpoint_seq": event.detail["seq"]}
+    if event.fact == Fact.PROGRESS:
+        # reports are merged into the last one, so the job's columns are what this event tells of
+        job = rows.job
+        progress = {
+            "done": job.progress_done,
+            "total": job.progress_total,
+            "unit": job.progress_unit,
+            "at": rfc3339(job.progress_at),
+            "retry_at": rfc3339(job.progress_retry_at),
+        }
+        return {**before, "progress": progress}
+    return before
+
+
 def _snapshot(
-    rows: JobRows,
-    verdict: Verdict,
-    known: Sequence[AttemptFacts],
-    seq: int | None,
-    before: dict[str, Any],
+    rows: JobRows, verdict: Verdict, known: Sequence[AttemptFacts], moved: dict[str, Any]
 ) -> dict[str, Any]:
-    # a result is verified after the last fact: until then "complete" isn't true as of an earlier one
-    complete_early = verdict.status is JobStatus.COMPLETE and not known[-1].ended
-    status = JobStatus.RUNNING if complete_early else verdict.status
     by_n = {row.n: row for row in rows.attempts}
     begun = [facts for facts in known if facts.begun]
     errors = [by_n[facts.n].error for facts in known if facts.ended and by_n[facts.n].error is not None]
     lost_earlier = any(facts.outcome is Outcome.LOST for facts in known[:-1])
-    checkpoint_seq = before["checkpoint_seq"] if seq is None else seq
+    complete = verdict.status is JobStatus.COMPLETE
     return {
-        "status": status.value,
+        "status": verdict.status.value,
         "reason": None if verdict.reason is None else verdict.reason.value,
         "note": verdict.note,
         "attempts": len(begun),
         "next_attempt_at": verdict.next_attempt_at,
-        "error": errors[-1] if errors and status is not JobStatus.COMPLETE else None,
+        "error": errors[-1] if errors and not complete else None,
         "started_at": by_n[begun[0].n].begun_at if begun else None,
-        "checkpoint_at": rows.checkpoint_at(checkpoint_seq),
-        "completed_at": rows.job.result_verified_at if status is JobStatus.COMPLETE else None,
-        "checkpoint_seq": checkpoint_seq,
-        "possible_double_run": lost_earlier and status is JobStatus.RUNNING,
+        "checkpoint_at": rows.checkpoint_at(moved["checkpoint_seq"]),
+        "completed_at": rows.job.result_verified_at if complete else None,
+        "checkpoint_seq": moved["checkpoint_seq"],
+        "progress": moved["progress"],
+        "possible_double_run": lost_earlier and verdict.status is JobStatus.RUNNING,
     }
 
 
@@ -141,19 +166,20 @@ def _write(tx: sa.Connection, rows: JobRows, events: Sequence[_Event], now: date
     job_id = rows.job.job_id
     cursor = reserve_cursors(tx, len(events))
     rev = rows.status.rev
+    stamped: list[dict[str, Any]] = []
     for offset, event in enumerate(events):
         rev += event.changes
         data = resource(rows, {**event.snapshot, "rev": rev, "as_of": now}, with_history=False).to_json()
         values = {"cursor": cursor + offset, "type": event.type, "rev": rev, "data": data}
-        if event.id is None:
-            detail = {"projected": rfc3339(now)}
-            tx.execute(
-                sa.insert(t.events).values(
-                    job_id=job_id, fact="projected", detail=detail, at=event.at, **values
-                )
-            )
-        else:
-            tx.execute(sa.update(t.events).where(t.events.c.id == event.id).values(**values))
+        if event.id is not None:
+            stamped.append({"event_id": event.id, **values})
+            continue
+        detail = {"projected": rfc3339(now)}
+        tx.execute(
+            sa.insert(t.events).values(job_id=job_id, fact="projected", detail=detail, at=event.at, **values)
+        )
+    if stamped:
+        tx.execute(sa.update(t.events).where(t.events.c.id == sa.bindparam("event_id")), stamped)
     moved = tx.execute(
         sa.update(t.statuses)
         .where(t.statuses.c.job_id == job_id, t.statuses.c.rev == rows.status.rev)

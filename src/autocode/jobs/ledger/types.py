@@ -16,7 +16,7 @@ __all__ = ["Json", "UtcTime"]
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """An aware UTC time: ``timestamptz`` on PostgreSQL, sortable ISO text on SQLite."""
+    """An aware UTC time in whole milliseconds: ``timestamptz`` on PostgreSQL, sortable ISO text on SQLite."""
 
     impl = sa.String
     cache_ok = True
@@ -28,14 +28,14 @@ class UtcTime(TypeDecorator[datetime]):
         return dialect.type_descriptor(sa.String(32))
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        """Refuse naive times; write UTC."""
+        """Refuse naive times; write UTC, cut to whole milliseconds."""
         if value is None:
             return None
         if value.tzinfo is None:
             raise ValueError("the ledger takes aware times only")
         moment = value.astimezone(UTC)
         if dialect.name == "postgresql":
-            return moment
+            return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
         return moment.isoformat(timespec="milliseconds")
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - signature is SQLAlchemy's

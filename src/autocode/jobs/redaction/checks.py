@@ -21,10 +21,10 @@ CHECKS_REVISION: Final = 1
 LOOK: Final = 4096
 
 PLACEHOLDER_PARTS: Final = (
-    "changeme", "change-me", "change_me", "change_this", "dummy", "example", "placeholder", "redacted",
-    "replace", "sample", "xxxx", "your-", "your_", "yourp", "yours", "yourt", "yourk", "youra", "****",
-    "....", "${", "{{", "my-", "my_", "not-a-", "not_a_", "insert", "todo", "process.env", "os.environ",
-    "getenv",
+    "password", "changeme", "change-me", "change_me", "change_this", "dummy", "example", "placeholder",
+    "redacted", "replace", "sample", "xxxx", "your-", "your_", "yourp", "yours", "yourt", "yourk",
+    "youra", "****", "....", "${", "{{", "my-", "my_", "not-a-", "not_a_", "insert", "todo",
+    "process.env", "os.environ", "getenv",
 )  # fmt: skip
 """A value that contains one of these, in any case, stands for a secret and isn't one."""
 

@@ -17,7 +17,7 @@ from autocode.jobs.redaction.policy import Rule
 __all__ = ["Gate"]
 
 _SLICE: Final = 1 << 20
-_OVERLAP: Final = 128
+_OVERLAP: Final = 4096
 # From rare to frequent in transcripts of coding sessions; the speed depends on it, the answer doesn't.
 _RARITY: Final = "@zqj=_-.wkx"
 

@@ -44,8 +44,8 @@ class Rule:
         kind: what the marker calls it, lower case with dashes; several rules may share a kind.
         pattern: regular expression over text, compiled with ``re.ASCII``; see the module's docstring.
         needles: literals in lower case; text without any of them, in any case, is not searched.
-        probes: regular expressions over lower-case ASCII bytes that stand beside the needles where a literal
-            can't say enough; one must find something, within 128 bytes, wherever the pattern matches.
+        probes: regular expressions over UTF-8 with its ASCII letters in lower case, beside the needles where
+            a literal can't say enough; one must find at most 4,096 bytes wherever the pattern matches.
         group: the group to replace; 0 is the whole match.
         check: name of a check in :mod:`autocode.jobs.redaction.checks` that the group must pass.
         field: regular expression that a whole object key must match for its string value to count

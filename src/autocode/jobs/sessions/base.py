@@ -53,7 +53,8 @@ class Span:
         offset: position of the first byte in the source.
         length: number of bytes.
         sha256: digest of exactly these bytes, in its written form.
-        reason: ``truncated``, ``invalid-json``, ``too-deep``, ``not-json`` or ``line-too-long``.
+        reason: ``truncated``, ``invalid-json``, ``too-deep``, ``too-many-values``, ``not-json`` or
+            ``line-too-long``.
     """
 
     offset: int

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from autocode.jobs.sessions.base import Found, Report
 from autocode.jobs.sessions.lines import segments
-from autocode.jobs.sessions.recovery import objects, tokens
+from autocode.jobs.sessions.recovery import objects
+from autocode.jobs.sessions.structure import tokens
 
 __all__ = ["HEAD_BYTES", "any_object", "head_objects", "opened_object", "split_head"]
 

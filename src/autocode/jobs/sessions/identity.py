@@ -73,9 +73,6 @@ class Identities:
     def _grow(self, key: int, parent: int | None) -> None:
         if parent is None:
             tree = self._new_tree()
-        elif parent == key:
-            tree = self._new_tree()
-            self._report.lose("cyclic-parent")
         elif parent in self._trees:
             tree = self._trees[parent]
         else:

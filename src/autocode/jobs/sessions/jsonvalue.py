@@ -14,10 +14,15 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["MAX_DEPTH", "depth_exceeds", "loads"]
+from autocode.jobs.sessions.structure import tokens
+
+__all__ = ["MAX_CONTAINERS", "MAX_DEPTH", "Refused", "depth_exceeds", "loads"]
 
 MAX_DEPTH: Final = 200
 """Levels of nesting that a value may have; serialisers downstream recurse and give up at 254 (orjson)."""
+
+MAX_CONTAINERS: Final = 3_000_000
+"""Objects and lists in one text: more take gigabytes, and hold the interpreter lock for too long."""
 
 _PIECE: Final = 1024 * 1024
 _SURROGATE: Final = re.compile(rb"\\u[dD]([89a-fA-F])[0-9a-fA-F]{2}")
@@ -26,6 +31,14 @@ _BACKSLASH: Final = 0x5C
 _DIGITS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _MANY_DIGITS: Final = b"0" * 19
 _BIG: Final = 2.0**63
+
+
+class Refused(ValueError):
+    """Valid JSON that would harm who reads it; ``reason`` names why, as a damaged span does."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 def loads(data: bytes, losses: Counter[str]) -> Any:
@@ -37,19 +50,24 @@ def loads(data: bytes, losses: Counter[str]) -> Any:
             ``invalid-utf8`` (replaced by U+FFFD), ``big-integer`` (rounded to a double).
 
     Raises:
-        ValueError: *data* is no JSON text, holds NaN or infinity, or nests more than 200 levels.
+        Refused: *data* nests more than 200 levels or holds more than 3,000,000 objects and lists.
+        ValueError: *data* is no JSON text, or holds NaN or infinity.
     """
-    changed: Counter[str] = Counter()
+    brackets = data.count(b"{") + data.count(b"[")
+    if brackets > MAX_CONTAINERS and sum(data[at] in b"{[" for at, _ in tokens(data, 0)) > MAX_CONTAINERS:
+        raise Refused("too-many-values")
+    mended: Counter[str] = Counter()
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        data = _mended(data, changed)
+        data = _mended(data, mended)
         value = orjson.loads(data)
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and depth_exceeds(value, MAX_DEPTH):
-        raise ValueError(f"nested more than {MAX_DEPTH} levels")
-    if _has_many_digits(data):
-        changed["big-integer"] += _big_numbers(value)
-    losses.update(+changed)
+    if brackets > MAX_DEPTH and depth_exceeds(value, MAX_DEPTH):
+        raise Refused("too-deep")
+    if _has_many_digits(data) and (rounded := _big_numbers(value)):
+        losses["big-integer"] += rounded
+    if mended:
+        losses.update(mended)
     return value
 
 
@@ -95,31 +113,31 @@ def _as_utf8(data: bytes, changed: Counter[str]) -> bytes:
 
 
 def _without_lone_surrogates(data: bytes, changed: Counter[str]) -> bytes:
-    pieces: list[bytes] = []
-    done = 0
-    high: re.Match[bytes] | None = None
+    text: bytearray | None = None
+    high: int | None = None
+    lone = 0
     for match in _SURROGATE.finditer(data):
-        if _is_escaped(data, match.start()):
+        start = match.start()
+        if _is_escaped(data, start):
             continue
         is_high = match[1] in _HIGH
-        if high is not None and not is_high and match.start() == high.end():
+        if high is not None and not is_high and start == high + 6:
             high = None
             continue
-        if high is not None:
-            pieces += (data[done : high.start()], rb"\ufffd")
-            done, high = high.end(), None
-        if is_high:
-            high = match
-        else:
-            pieces += (data[done : match.start()], rb"\ufffd")
-            done = match.end()
+        for position in (high, None if is_high else start):
+            if position is not None:
+                # The escape of U+FFFD is as long as the one that it replaces.
+                text = text or bytearray(data)
+                text[position : position + 6] = rb"\ufffd"
+                lone += 1
+        high = start if is_high else None
     if high is not None:
-        pieces += (data[done : high.start()], rb"\ufffd")
-        done = high.end()
-    changed["lone-surrogate"] += len(pieces) // 2
-    if not changed["lone-surrogate"]:
-        del changed["lone-surrogate"]
-    return b"".join([*pieces, data[done:]])
+        text = text or bytearray(data)
+        text[high : high + 6] = rb"\ufffd"
+        lone += 1
+    if lone:
+        changed["lone-surrogate"] += lone
+    return data if text is None else bytes(text)
 
 
 def _is_escaped(data: bytes, position: int) -> bool:

@@ -1,8 +1,6 @@
 """Segments to JSON values: what was glued is parted, what is broken is reported, nothing is skipped unseen.
 
-Everything here is linear in the length of the segment. Strings are followed from quote to quote, with one
-``bytes.find`` each, because a single regular expression over a string of 60 MB would hold the interpreter
-lock for more than a second.
+Everything here is linear in the length of the segment.
 """
 
 from __future__ import annotations
@@ -14,20 +12,20 @@ from typing import Any, Final, NamedTuple
 
 from autocode.jobs.canonical import digest_of
 from autocode.jobs.sessions.base import Found, Report, Span
-from autocode.jobs.sessions.jsonvalue import MAX_DEPTH, loads
+from autocode.jobs.sessions.jsonvalue import MAX_DEPTH, Refused, loads
 from autocode.jobs.sessions.lines import Segment
+from autocode.jobs.sessions.structure import tokens
 
-__all__ = ["WHITE_SPACE", "objects", "tokens"]
+__all__ = ["WHITE_SPACE", "objects"]
 
 WHITE_SPACE: Final = b" \t\r\n"
 """What JSON calls white space (RFC 8259, section 2); form feeds and U+2028 are not."""
 
 _BOM: Final = b"\xef\xbb\xbf"
-_STRUCTURE: Final = re.compile(rb'["{}\[\]]')
 _START: Final = re.compile(
     rb'\{"(?:type|timestamp|parentUuid|logicalParentUuid|isSidechain|sessionId|uuid|message|payload)"'
 )
-_QUOTE, _OPEN, _CLOSE, _BRACKET, _BACKSLASH = b'"{}[\\'
+_QUOTE, _OPEN, _CLOSE, _BRACKET = b'"{}['
 
 
 class _Piece(NamedTuple):
@@ -65,30 +63,6 @@ def objects(
             ordinal += 1
             yield Found(piece.value, offset + piece.start, piece.end - piece.start, position)
         report.padding += _outside(data)
-
-
-def tokens(data: bytes, start: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of every string and of every bracket outside strings, from *start* on.
-
-    A string that never ends runs to the end of *data*.
-    """
-    position = start
-    while (match := _STRUCTURE.search(data, position)) is not None:
-        position = match.end()
-        if data[match.start()] == _QUOTE:
-            position = _string_end(data, position)
-        yield match.start(), position
-
-
-def _string_end(data: bytes, position: int) -> int:
-    while (quote := data.find(b'"', position)) >= 0:
-        before = quote
-        while before > position and data[before - 1] == _BACKSLASH:
-            before -= 1
-        position = quote + 1
-        if (quote - before) % 2 == 0:
-            return position
-    return len(data)
 
 
 def _outside(data: bytes) -> int:
@@ -153,7 +127,7 @@ class _Carver:
         self._losses = losses
         self._recognises = recognises
         # Looking for a record inside a broken one may fail at each brace; the budget keeps that linear.
-        self._budget = 4 * (end - start) + 65536
+        self._budget = 2 * (end - start) + 262_144
 
     def run(self) -> Iterator[_Piece]:
         while self._position < self._end:
@@ -162,12 +136,18 @@ class _Carver:
                 yield self._between(start if start >= 0 else self._end)
                 continue
             end, deepest = self._close(start)
-            value = self._value(start, end) if end else None
-            if value is not None:
-                self._position = end
-                yield _Piece(start, end, value, None)
-                continue
-            reason = "truncated" if not end else "too-deep" if deepest > MAX_DEPTH else "invalid-json"
+            reason = "truncated"
+            if end:
+                try:
+                    value = loads(self._data[start:end], self._losses)
+                except Refused as refusal:
+                    reason = refusal.reason
+                except ValueError:
+                    reason = "too-deep" if deepest > MAX_DEPTH else "invalid-json"
+                else:
+                    self._position = end
+                    yield _Piece(start, end, value, None)
+                    continue
             yield self._broken(self._next_record(start, end or self._end) or end or self._end, reason)
 
     def _between(self, end: int) -> _Piece:
@@ -179,13 +159,6 @@ class _Carver:
         piece = _Piece(self._position, end, None, reason)
         self._position = end
         return piece
-
-    def _value(self, start: int, end: int) -> dict[str, Any] | None:
-        try:
-            value: dict[str, Any] = loads(self._data[start:end], self._losses)
-        except ValueError:
-            return None
-        return value
 
     def _close(self, start: int) -> tuple[int, int]:
         """Return where the object at *start* ends, or 0, and how deep it nests."""

@@ -63,7 +63,7 @@ def fake_secret(kind: str, rng: random.Random) -> tuple[str, str]:
         "twilio-key": ("TWILIO_SID={}", "SK" + hexed),
         "npm-token": ("{}", "npm_" + _drawn(rng, _WORD, 36)),
         "pypi-token": ("{}", "pypi-" + "AgEIcHlwaS5vcmc" + _drawn(rng, _WORD + "_-", 60)),
-        "huggingface-token": ("{}", "hf_" + _drawn(rng, _LETTERS, 34)),
+        "huggingface-token": ("{}", "hf_" + "".join(rng.choice(_LETTERS) for _ in range(34))),
         "azure-key": ("DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};x", word + word + "=="),
         "jwt": ("{}", _jwt(rng)),
         "private-key": ("{}", _pem(rng)),

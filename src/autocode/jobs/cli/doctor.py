@@ -1,0 +1,117 @@
+"""``autocode-jobs doctor``: what this installation stands on, and what is wrong with it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from cyclopts import Parameter
+from rich.text import Text
+
+import autocode
+from autocode.jobs._version import __version__
+from autocode.jobs.cli.screen import Screen, bytes_text, plural
+from autocode.jobs.cli.sources import usual_places
+from autocode.jobs.engine.flows import flows_folder
+from autocode.jobs.engine.system import open_system
+from autocode.jobs.errors import JobsError
+from autocode.jobs.ledger import audit, queries
+from autocode.jobs.settings import Home
+
+__all__ = ["doctor"]
+
+_LOW_SPACE: Final = 1_000_000_000
+_MARKS: Final = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    state: Literal["ok", "warn", "fail"]
+    what: str
+    hint: str = ""
+
+
+def doctor(
+    *, json: Annotated[bool, Parameter(negative="", help="Print the findings as one line of JSON.")] = False
+) -> int:
+    """Check the installation, the data folder and the places where agents keep sessions.
+
+    Exit status: 0 nothing is wrong, 1 something is.
+    """
+    screen = Screen(json_mode=json)
+    findings = [*_installation(), *_home(), *_places()]
+    for finding in findings:
+        mark, style = _MARKS[finding.state]
+        screen.out.print(Text(f"{mark}  ", style=style).append(Text(finding.what, style="default")))
+        if finding.hint:
+            screen.out.print(Text(f"      next: {finding.hint}"))
+    ok = all(finding.state != "fail" for finding in findings)
+    if json:
+        screen.emit({"ok": ok, "findings": [asdict(finding) for finding in findings]})
+    return 0 if ok else 1
+
+
+def _installation() -> Iterator[_Finding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    prefect = importlib.metadata.version("prefect")
+    yield _Finding(
+        "ok",
+        f"autocode-jobs {__version__}, Python {python}, Prefect {prefect}, SQLite {sqlite3.sqlite_version}",
+    )
+    if not prefect.startswith("3.9."):
+        yield _Finding(
+            "fail", f"Prefect {prefect} is not the version that this release knows.", "Install prefect 3.9."
+        )
+    if getattr(autocode, "__file__", None):
+        yield _Finding(
+            "warn",
+            f"Another package claims the name autocode: {autocode.__file__}",
+            "Uninstall it, or install autocode-jobs in an environment of its own.",
+        )
+    try:
+        yield _Finding("ok", f"flows are in {flows_folder()}")
+    except JobsError as error:
+        yield _Finding("fail", error.detail, error.hint)
+
+
+def _home() -> Iterator[_Finding]:
+    home = Home.from_environment()
+    try:
+        with open_system(home) as system:
+            count = len(queries.list_jobs(system.db, limit=1000))
+            broken = audit.broken_link(system.db)
+    except JobsError as error:
+        yield _Finding("fail", error.detail, error.hint)
+        return
+    yield _Finding("ok", f"data folder {home.path}: {plural(count, 'job')}")
+    if broken is not None:
+        yield _Finding(
+            "fail", f"The audit log was altered at entry {broken}.", "Keep a copy and ask who had access."
+        )
+    free = shutil.disk_usage(home.path).free
+    if free < _LOW_SPACE:
+        yield _Finding(
+            "warn", f"Only {bytes_text(free)} are free.", "Free some space, or move AUTOCODE_HOME."
+        )
+    else:
+        yield _Finding("ok", f"{bytes_text(free)} free")
+
+
+def _places() -> Iterator[_Finding]:
+    places = usual_places()
+    for place in places:
+        size = f"{plural(place.files, 'file')}, {bytes_text(place.size)}"
+        yield _Finding("ok", f"{place.name}: {place.path} ({size})")
+    if not places:
+        yield _Finding(
+            "warn",
+            f"No agent's usual folder exists below {Path.home()}.",
+            "Name a folder with sessions: autocode-jobs export PATH.",
+        )

@@ -1,0 +1,247 @@
+"""Accepting jobs: once, durably, and with an answer that names what differs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from autocode.jobs.errors import JobConflict, JobNotFound, UsageError
+from autocode.jobs.ledger import attempts, jobs, queries, results, schema
+from autocode.jobs.ledger.database import Database
+from autocode.jobs.model import JobStatus
+from autocode.jobs.projection import Outcome
+from ledger_world import begin, contents, facts_of, in_threads, look, new_job, produced, rows, started
+
+
+def test_enqueue_writes_job_attempt_and_event(database: Database) -> None:
+    """A new job has its row, a planned first attempt, one event and the state queued."""
+    created = jobs.enqueue(database, new_job(session_id="s-1", origin="api"))
+
+    job = queries.get(database, "job")
+    assert created
+    assert (job.status, job.attempts, job.max_attempts, job.session_id, job.rev) == (
+        JobStatus.QUEUED,
+        0,
+        3,
+        "s-1",
+        1,
+    )
+    assert [(row.n, row.begun_at) for row in rows(database, schema.attempts)] == [(1, None)]
+    assert facts_of(database) == ["enqueued"]
+
+
+def test_the_same_request_changes_nothing(database: Database) -> None:
+    """Enqueueing the same id and payload again answers that nothing is new, and writes nothing."""
+    jobs.enqueue(database, new_job())
+    before = contents(database)
+
+    created = jobs.enqueue(database, new_job())
+
+    assert not created
+    assert contents(database) == before
+
+
+def test_key_order_does_not_make_another_request(database: Database) -> None:
+    """A payload is the same whatever the order of its keys."""
+    jobs.enqueue(database, new_job(payload={"a": 1, "b": {"c": 2, "d": 3}}))
+
+    created = jobs.enqueue(database, new_job(payload={"b": {"d": 3, "c": 2}, "a": 1}))
+
+    assert not created
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        ({"payload": {"size": 2}}, ["payload.size"]),
+        ({"payload": {"size": 1, "extra": None}}, ["payload.extra"]),
+        ({"payload": {}}, ["payload.size"]),
+        ({"payload": {"size": True}}, ["payload.size"]),
+        ({"payload": {"size": 1.0}}, ["payload.size"]),
+        ({"kind": "export"}, ["kind"]),
+        ({"kind": "export", "payload": {"b": 1, "a": 1}}, ["kind", "payload.a", "payload.b", "payload.size"]),
+    ],
+)
+def test_a_conflict_names_the_fields(database: Database, changes: dict[str, Any], differs: list[str]) -> None:
+    """The same id with another request is refused, and the refusal names exactly what differs."""
+    jobs.enqueue(database, new_job())
+    before = contents(database)
+
+    with pytest.raises(JobConflict) as refused:
+        jobs.enqueue(database, new_job(**changes))
+
+    assert refused.value.data["differs"] == differs
+    assert contents(database) == before
+
+
+def test_a_conflict_ignores_how_a_sequence_was_written(database: Database) -> None:
+    """A tuple and a list are the same JSON, so a conflict elsewhere doesn't name them."""
+    jobs.enqueue(database, new_job(payload={"names": ("a", "b"), "size": 1}))
+
+    with pytest.raises(JobConflict) as refused:
+        jobs.enqueue(database, new_job(payload={"names": ("a", "b"), "size": 2}))
+
+    assert refused.value.data["differs"] == ["payload.size"]
+
+
+@pytest.mark.parametrize("job_id", ["", "-a", ".a", "a b", "a/b", "a\n", "é", "٣", "a" * 129, "a\x00"])
+def test_bad_ids_are_refused(database: Database, job_id: str) -> None:
+    """An id that the contract doesn't allow is refused and nothing is stored."""
+    with pytest.raises(UsageError):
+        jobs.enqueue(database, new_job(job_id))
+
+    assert rows(database, schema.jobs) == []
+
+
+@pytest.mark.parametrize("job_id", ["0", "Z", "a" * 128, "prefect:0f-1.2_3"])
+def test_ids_at_the_edge_are_accepted(database: Database, job_id: str) -> None:
+    """Every id that the contract allows is accepted."""
+    assert jobs.enqueue(database, new_job(job_id))
+
+
+def test_any_text_survives_in_a_payload(database: Database) -> None:
+    """NUL, lone surrogates, big integers and other alphabets come back from a payload as they went in."""
+    payload = {"text": "a\x00b \ud800 é 漢 😀", "big": 2**70, "nested": [None, {"é": -0.5}]}
+
+    jobs.enqueue(database, new_job(payload=payload))
+
+    assert jobs.payload_of(database, "job") == ("noop", payload)
+
+
+def test_payload_of_an_unknown_job(database: Database) -> None:
+    """Asking for a job that doesn't exist says so."""
+    with pytest.raises(JobNotFound):
+        jobs.payload_of(database, "nobody")
+
+
+def test_times_are_kept_to_the_millisecond(database: Database) -> None:
+    """A time comes back in UTC, cut to whole milliseconds, the same from both databases."""
+    saved = datetime(2025, 1, 2, 3, 4, 5, 678_999, tzinfo=UTC)
+
+    jobs.enqueue(database, new_job(file_saved_at=saved))
+
+    assert rows(database, schema.jobs)[0].file_saved_at == saved.replace(microsecond=678_000)
+
+
+def test_naive_times_are_refused(database: Database) -> None:
+    """A time without a zone never gets into the ledger."""
+    with pytest.raises(Exception, match="aware times only"):
+        jobs.enqueue(database, new_job(file_saved_at=datetime(2025, 1, 2)))
+
+    assert rows(database, schema.jobs) == []
+
+
+def test_twenty_threads_enqueue_one_job(database: Database) -> None:
+    """Of twenty simultaneous requests for the same id one creates it, and there is one of everything."""
+    outcomes = in_threads(20, lambda _: jobs.enqueue(database, new_job()))
+
+    assert sorted(outcomes) == [False] * 19 + [True]
+    assert len(rows(database, schema.jobs)) == 1
+    assert len(rows(database, schema.attempts)) == 1
+    assert facts_of(database) == ["enqueued"]
+
+
+def test_twenty_threads_with_two_payloads(database: Database) -> None:
+    """Of simultaneous requests with two payloads one payload wins, and all of the other are refused."""
+    outcomes = in_threads(20, lambda number: jobs.enqueue(database, new_job(payload={"size": number % 2})))
+
+    assert outcomes.count(True) == 1
+    assert outcomes.count(False) == 9
+    assert sum(isinstance(outcome, JobConflict) for outcome in outcomes) == 10
+
+
+def test_find_unfinished_picks_the_newest(database: Database) -> None:
+    """Of several unfinished jobs of one request the newest is found."""
+    for job_id in ("z-first", "a-second", "m-third"):
+        jobs.enqueue(database, new_job(job_id))
+    jobs.enqueue(database, new_job("other", payload={"size": 2}))
+
+    assert jobs.find_unfinished(database, "noop", {"size": 1}) == "m-third"
+    assert jobs.find_unfinished(database, "export", {"size": 1}) is None
+    assert jobs.find_unfinished(database, "noop", {"size": 3}) is None
+
+
+def test_find_unfinished_passes_over_what_cannot_complete(database: Database) -> None:
+    """A job that is complete, dead or called off is not found, even before anybody looked at it again."""
+    jobs.enqueue(database, new_job("oldest"))
+    complete = started(database, "complete")
+    results.commit_result(database, complete, produced("result"))
+    results.mark_verified(database, "complete", produced("result").digest)
+    look(database, "complete")
+    started(database, "dead")
+    attempts.end(database, "dead", 1, Outcome.PERMANENT)
+    jobs.enqueue(database, new_job("called-off"))
+    results.request_cancel(database, "called-off")
+
+    assert jobs.find_unfinished(database, "noop", {"size": 1}) == "oldest"
+
+
+def test_find_unfinished_finds_a_result_that_is_being_verified(database: Database) -> None:
+    """A job whose result waits to be verified is still unfinished."""
+    attempt = started(database)
+    results.commit_result(database, attempt, produced("result"))
+
+    assert jobs.find_unfinished(database, "noop", {"size": 1}) == "job"
+
+
+def test_list_is_newest_first_and_limited(database: Database) -> None:
+    """The list shows the newest jobs first and no more than asked for."""
+    for job_id in ("b", "c", "a"):
+        jobs.enqueue(database, new_job(job_id))
+
+    assert [job.job_id for job in queries.list_jobs(database)] == ["a", "c", "b"]
+    assert [job.job_id for job in queries.list_jobs(database, limit=2)] == ["a", "c"]
+
+
+def test_an_unknown_job_is_not_found(database: Database) -> None:
+    """Reading a job that doesn't exist says so."""
+    with pytest.raises(JobNotFound):
+        queries.get(database, "nobody")
+
+
+def test_a_reader_sees_one_moment(database: Database, ledger_url: str) -> None:
+    """A job that completes while it is being read shows as it was before or as it is after, not a mixture."""
+    attempt = started(database)
+    look(database)
+    reader = Database(ledger_url)
+    happened: list[str] = []
+
+    @sa.event.listens_for(reader._engine, "after_cursor_execute")
+    def complete_it(_c: object, _cursor: object, statement: str, *_: object) -> None:
+        if "FROM jobs" in statement and not happened:
+            happened.append(statement)
+            results.commit_result(database, attempt, produced("r"))
+            results.mark_verified(database, "job", produced("r").digest)
+            look(database)
+
+    seen = queries.get(reader, "job")
+    again = queries.get(reader, "job")
+    reader.close()
+
+    assert len(happened) == 1
+    assert (seen.status, seen.result) == (JobStatus.RUNNING, None)
+    assert (again.status, again.result is not None) == (JobStatus.COMPLETE, True)
+
+
+def test_open_jobs_are_those_to_look_at(database: Database) -> None:
+    """Reconcile is shown jobs that aren't over, and jobs that are over but have facts to tell."""
+    started(database, "running")
+    started(database, "dead-untold")
+    attempts.end(database, "dead-untold", 1, Outcome.PERMANENT)
+    started(database, "dead-told")
+    attempts.end(database, "dead-told", 1, Outcome.PERMANENT)
+    look(database, "dead-told")
+
+    assert queries.open_jobs(database) == ["dead-untold", "running"]
+
+
+def test_begin_is_not_needed_for_open(database: Database) -> None:
+    """A job whose first attempt begins later stays open all along."""
+    jobs.enqueue(database, new_job())
+    look(database)
+    begin(database)
+
+    assert queries.open_jobs(database) == ["job"]
