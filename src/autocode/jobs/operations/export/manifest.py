@@ -136,9 +136,10 @@ def _clash(members: Sequence[Member]) -> tuple[str, str] | None:
     """Return two members that would be one file, or a file and its folder, where case doesn't count."""
     files: dict[str, str] = {}
     for member in members:
-        before = files.setdefault(member.path.casefold(), member.path)
-        if before is not member.path:
-            return before, member.path
+        folded = member.path.casefold()
+        if folded in files:
+            return files[folded], member.path
+        files[folded] = member.path
     for member in members:
         folder = member.path.casefold()
         while folder := folder.rpartition("/")[0]:
