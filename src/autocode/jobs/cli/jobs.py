@@ -122,18 +122,18 @@ def _show(screen: Screen, job: Job) -> None:
     for label, moment in (
         ("enqueued", job.times.enqueued_at),
         ("started", job.times.started_at),
-        ("checkpoint", job.times.checkpoint_at),
-        ("completed", job.times.completed_at),
+        ("saved", job.times.checkpoint_at),
+        ("complete", job.times.completed_at),
     ):
         screen.row(label, local_time(moment))
     if job.status is not JobStatus.COMPLETE:
         _show_progress(screen, job)
     if job.result:
-        screen.row("result", f"{job.result.digest} ({bytes_text(job.result.size)})")
+        screen.row("result", job.result.digest)
         screen.row("get it", f"autocode-jobs artifacts get {job.result.digest[:_SHORT]}")
     if job.error:
         screen.row("error", f"{job.error.title}: {job.error.detail}", style="red", wrap=True)
-        screen.row("next step", job.error.hint, wrap=True)
+        screen.row("next", job.error.hint, wrap=True)
     screen.row("history", plural(len(job.history), "checkpoint"))
     for entry in job.history:
         digest = entry.digest if screen.width is None else entry.digest[:_SHORT]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
-from typing import Final, TextIO
+from typing import Final
 
 __all__ = ["BROKEN_PIPE", "DONE", "FAILED", "INTERRUPTED", "USAGE", "main", "run"]
 
@@ -55,13 +57,20 @@ def _dispatch(arguments: list[str]) -> int:
     try:
         status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        command = " ".join(["autocode-jobs", *(error.command_chain or ())])
-        return _failed(str(error), f"{command} --help", status=USAGE)
+        return _failed(str(error), _usage_hint(arguments, error.command_chain or ()), status=USAGE)
     except (UsageError, HomeUnusable, JobNotFound) as error:
         return _failed(error.detail, error.hint, status=USAGE)
     except JobsError as error:
         return _failed(error.detail, error.hint)
     return status if isinstance(status, int) else DONE
+
+
+def _usage_hint(arguments: Sequence[str], command: Sequence[str]) -> str:
+    # the folders of Claude Code's projects begin with a hyphen
+    named = [each for each in arguments if each.startswith("-") and os.path.lexists(each)]
+    if named:
+        return f"Write ./{named[0]} for the file or folder of this name."
+    return " ".join(["autocode-jobs", *command, "--help"])
 
 
 def _failed(detail: str, hint: str, *, status: int = FAILED) -> int:
@@ -78,8 +87,7 @@ def _name(error: OSError) -> str:
 def main() -> None:
     """Run the command of this process's arguments, and exit."""
     _listen()
-    _lenient(sys.stdout)
-    _lenient(sys.stderr)
+    _prepare_streams()
     status = run(sys.argv[1:])
     if status != INTERRUPTED:
         sys.exit(status)
@@ -107,11 +115,19 @@ def _listen() -> None:
         signal.signal(signal.SIGHUP, interrupt)
 
 
-def _lenient(stream: TextIO) -> None:
-    # a path that isn't text, or an old locale, must not end a command that is nearly done
-    reconfigure = getattr(stream, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="backslashreplace")
+def _prepare_streams() -> None:
+    """Make both streams take any text, and give what was closed a place that isn't some file of ours."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        # a path that isn't text, or an old locale, must not end a command that is nearly done
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def _show_file(screen: Screen, file: PreviewedFile) -> None:
     screen.say(f"{' = '.join(file.names)}: {', '.join(word for word in words if word)}")
     if file.problem is not None:
         screen.row("problem", file.problem["detail"], style="red")
-        screen.row("next step", file.problem["hint"])
+        screen.row("next", file.problem["hint"])
     report = file.report or {}
     if report.get("lost"):
         screen.row("loses", counts_text(report["lost"]), wrap=True)

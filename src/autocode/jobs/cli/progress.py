@@ -78,7 +78,8 @@ class JobView:
         now = self._clock()
         if told == self._told or job.status is JobStatus.COMPLETE or job.status is JobStatus.DEAD:
             return
-        if state == self._state and now < self._due:
+        news = state != self._state and job.status is not JobStatus.QUEUED
+        if not news and now < self._due:
             return
         self._state, self._told, self._due = state, told, now + _PAUSE
         self._screen.note(", ".join(part for part in (describe(job), amount_text(job)) if part))
@@ -100,7 +101,7 @@ def describe(job: Job) -> str:
     if job.status is JobStatus.RETRY:
         due = f", due at {local_time(job.next_attempt_at)[11:]}" if job.next_attempt_at else ""
         return f"waiting for attempt {job.attempts + 1}{due}"
-    return str(job.status)
+    return "waiting for the first attempt" if job.status is JobStatus.QUEUED else str(job.status)
 
 
 def amount_text(job: Job) -> str:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Screen", "bytes_text", "local_time", "plural", "visible"]
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
-_LABEL: Final = 13
+_LABEL: Final = 9
+"""Columns before a value: what 80 of them leave is as wide as a digest."""
 
 
 class _Out(Console):
@@ -72,7 +73,7 @@ class Screen:
         """Print a label and its value, aligned with the other rows.
 
         Args:
-            label: at most ten characters.
+            label: at most eight characters.
             value: what is to be told.
             style: of the value.
             wrap: break a long value between words; leave it off for what people copy.
@@ -82,7 +83,7 @@ class Screen:
             lines = textwrap.wrap(
                 lines[0], max(self.width - _LABEL, 20), break_long_words=False, break_on_hyphens=False
             ) or [""]
-        text = Text(f"  {label:<10} ", style="dim").append(Text(lines[0], style=style))
+        text = Text(f"{label:<{_LABEL - 1}} ", style="dim").append(Text(lines[0], style=style))
         for line in lines[1:]:
             text.append("\n" + " " * _LABEL).append(Text(line, style=style))
         self.out.print(text)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from autocode.jobs.errors import NoSessions, UsageError
+from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export import Source
 from autocode.jobs.sessions.discover import discover
 from autocode.jobs.sessions.roots import Root, usual_roots
@@ -54,11 +54,11 @@ def everything_in(places: Iterable[Place]) -> list[Selection]:
     """Return everything in the usual places.
 
     Raises:
-        NoSessions: no such place exists, or none has a file in it.
+        UsageError: no such place exists, or none has a file in it.
     """
     found = [Selection(place.path.resolve()) for place in places if place.files]
     if not found:
-        raise NoSessions(
+        raise UsageError(
             "No agent's usual folder has files in it.",
             hint="Name a folder: autocode-jobs export PATH. `autocode-jobs doctor` shows where was looked.",
         )
