@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rich.console import Console
 from rich.text import Text
@@ -48,8 +48,12 @@ class Screen:
 
     def __init__(self, *, json_mode: bool = False) -> None:
         self.json_mode = json_mode
-        self.err: Console = _Err(stderr=True, highlight=False, soft_wrap=True)
-        self.out: Console = self.err if json_mode else _Out(highlight=False, soft_wrap=True)
+        # rich takes NO_COLOR by its letter and leaves bold and dim; who sets it wants plain text
+        colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+        self.err: Console = _Err(stderr=True, highlight=False, soft_wrap=True, color_system=colors)
+        self.out: Console = self.err
+        if not json_mode:
+            self.out = _Out(highlight=False, soft_wrap=True, color_system=colors)
 
     @property
     def live(self) -> bool:
