@@ -49,7 +49,7 @@ def child_environment(home: Home) -> dict[str, str]:
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         "PREFECT_LOGGING_LEVEL": "WARNING",
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
-        # whole seconds: Prefect cuts a fraction to 0, and the recorder then never sleeps (30 % of a core, idle)
+        # whole seconds: Prefect cuts a fraction to 0, and the recorder never sleeps (30 % of a core, idle)
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _SERVICES_OFF},
     }
