@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 __all__ = ["KINDS", "MAX_MESSAGES", "Totals", "count_of"]
@@ -31,15 +33,30 @@ class Totals:
     def __init__(self, totals: dict[str, int], *, limit: int = MAX_MESSAGES) -> None:
         self._totals = totals
         self._limit = limit
-        self._open: OrderedDict[tuple[str, str], dict[str, int]] = OrderedDict()
+        self._open: OrderedDict[bytes, dict[str, int]] = OrderedDict()
+
+    def dump(self) -> Iterator[tuple[bytes, list[int]]]:
+        """Yield key and counts, in the order of :data:`KINDS`, of each message that isn't settled."""
+        for key, counts in self._open.items():
+            yield key, [counts.get(kind, 0) for kind in KINDS]
+
+    def restore(self, messages: Iterable[tuple[bytes, Sequence[int]]]) -> None:
+        """Take up what :meth:`dump` gave; the totals have it already."""
+        self._open = OrderedDict((key, dict(zip(KINDS, counts, strict=True))) for key, counts in messages)
 
     def add(self, counts: dict[str, int], key: tuple[str, str] | None = None) -> None:
         """Count *counts*, instead of what was counted for *key* before."""
         if key is not None:
-            for kind, count in self._open.pop(key, {}).items():
+            digest = _digest(*key)
+            for kind, count in self._open.pop(digest, {}).items():
                 self._totals[kind] -= count
-            self._open[key] = dict(counts)
+            self._open[digest] = dict(counts)
             if len(self._open) > self._limit:
                 self._open.popitem(last=False)
         for kind, count in counts.items():
             self._totals[kind] += count
+
+
+def _digest(message: str, request: str) -> bytes:
+    text = f"{len(message)}:{message}{request}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
