@@ -132,6 +132,15 @@ def contents(db: Database) -> dict[str, list[tuple[Any, ...]]]:
         }
 
 
+def wipe(database: Database) -> None:
+    """Bring a migrated ledger back to how it was when it was new, but for its epoch."""
+    with database.write() as tx:
+        for table in reversed(schema.metadata.sorted_tables):
+            if table not in {schema.meta, schema.counters}:
+                tx.execute(sa.delete(table))
+        tx.execute(sa.update(schema.counters).values(value=0))
+
+
 def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
     """Run *work* with 0, 1, … in *count* threads that start together; return results or exceptions."""
     gate = threading.Barrier(count)

@@ -107,8 +107,10 @@ def test_processes_migrate_together(empty_url: str) -> None:
     database.close()
 
 
-def test_a_newer_schema_is_left_alone(database: Database) -> None:
+def test_a_newer_schema_is_left_alone(empty_url: str) -> None:
     """A ledger that a newer program wrote is refused and not changed."""
+    database = Database(empty_url)
+    database.migrate()
     jobs.enqueue(database, new_job())
     with database.write() as tx:
         tx.execute(sa.text("UPDATE schema_version SET version_num = '0999'"))
@@ -118,6 +120,7 @@ def test_a_newer_schema_is_left_alone(database: Database) -> None:
         database.migrate()
 
     assert contents(database) == before
+    database.close()
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:

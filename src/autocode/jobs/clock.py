@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 __all__ = ["Clock", "SystemClock", "parse_time", "rfc3339"]
+
+
+_RFC3339: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
 
 
 class Clock(Protocol):
@@ -48,14 +54,16 @@ def rfc3339(moment: datetime | None) -> str | None:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Return the time that *text* (RFC 3339) names in UTC, or ``None`` for ``None``.
+    """Return the time that *text* (RFC 3339, section 5.6) names in UTC, or ``None`` for ``None``.
+
+    Digits beyond microseconds are cut off; a leap second (``:60``) is refused, since Python has none.
 
     Raises:
         ValueError: *text* is no RFC 3339 time, or has no zone.
     """
     if text is None:
         return None
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment.astimezone(UTC)
+    # Python reads week dates, basic formats and any separator too
+    if not _RFC3339.fullmatch(text):
+        raise ValueError(f"{text!r} is no RFC 3339 time with a zone")
+    return datetime.fromisoformat(text.upper()).astimezone(UTC)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final
 
+import httpx
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 
@@ -15,9 +17,12 @@ from autocode.jobs.engine.context import AttemptContext
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.lease import LeaseKeeper
 from autocode.jobs.engine.problems import problem
+from autocode.jobs.engine.reconcile import Reconciler
+from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.steps import PrefectJob, StepTask
+from autocode.jobs.engine.submit import identify, submit_from_deployment
 from autocode.jobs.engine.system import System, current_system
-from autocode.jobs.errors import AttemptEnded, StepTimedOut, UsageError, is_transient
+from autocode.jobs.errors import AttemptEnded, LedgerUnavailable, StepTimedOut, UsageError, is_transient
 from autocode.jobs.kinds import Kind, Produced
 from autocode.jobs.ledger import attempts, jobs, results
 from autocode.jobs.ledger.attempts import Attempt
@@ -25,7 +30,7 @@ from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.projection import Outcome
 from autocode.jobs.settings import Home
 
-__all__ = ["AttemptFailed", "attempt_key", "holder_name", "run_attempt"]
+__all__ = ["AttemptFailed", "holder_name", "run_attempt"]
 
 holder_name: Final[ContextVar[str | None]] = ContextVar("holder_name", default=None)
 """The holder under which this process picked the attempt; ``None``: the attempt names itself."""
@@ -33,11 +38,6 @@ holder_name: Final[ContextVar[str | None]] = ContextVar("holder_name", default=N
 
 class AttemptFailed(Exception):
     """Ends the flow run as ``Failed``; its message is the problem's detail, already redacted."""
-
-
-def attempt_key(job_id: str, n: int) -> str:
-    """Return the idempotency key of attempt *n*'s flow run."""
-    return f"job:{job_id}:{n}"
 
 
 async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequence[StepTask]) -> str:
@@ -56,22 +56,28 @@ async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequen
 
     Raises:
         AttemptFailed: the attempt ended without a result; the ledger says why, and what comes next.
+        AttemptEnded: this run may not begin the attempt, for instance since it ran before.
     """
     run_context = FlowRunContext.get()
     if run_context is None or run_context.flow_run is None:
         raise UsageError("An attempt runs inside a flow run.")
+    run = run_context.flow_run
     home = Home.from_environment()
     system = await asyncio.to_thread(current_system, home.path)
     with _named(home) as holder:
-        attempt = await asyncio.to_thread(_claim, system, kind, payload, run_context.flow_run, holder)
-        with LeaseKeeper(system.db, attempt) as keeper:
-            context = AttemptContext(system, attempt, keeper)
-            produced = await _perform(kind, payload, context, tasks)
+        attempt = await asyncio.to_thread(_claim, system, kind, payload, run, holder)
+        try:
+            with LeaseKeeper(system.db, attempt) as keeper:
+                context = AttemptContext(system, attempt, keeper)
+                produced = await _perform(kind, payload, context, tasks)
+        finally:
+            if run.deployment_id is not None:
+                await _tell(system, attempt.job_id, run)
     return produced.digest
 
 
 @contextmanager
-def _named(home: Home) -> Any:
+def _named(home: Home) -> Iterator[str]:
     picked_by = holder_name.get()
     if picked_by is not None:
         yield picked_by
@@ -80,21 +86,23 @@ def _named(home: Home) -> Any:
         yield name
 
 
+async def _tell(system: System, job_id: str, run: FlowRun) -> None:
+    """Bring what people see up to date and plan on: under a worker nobody else does.
+
+    What can't be told now is told by the next run, or by the next command on this home.
+    """
+    with suppress(httpx.HTTPError, LedgerUnavailable):
+        async with get_client() as client:
+            await Reconciler(system, PrefectRuns(client)).sweep()
+            await submit_from_deployment(system, client, job_id, run)
+
+
 def _claim(system: System, kind: Kind[Any], payload: Mapping[str, Any], run: FlowRun, holder: str) -> Attempt:
-    job_id, n = _identify(run)
+    job_id, n = identify(run)
     if n is None:
         _adopt(system, kind, payload, job_id)
         n = 1
     return attempts.begin(system.db, job_id, n, flow_run_id=str(run.id), holder=holder)
-
-
-def _identify(run: FlowRun) -> tuple[str, int | None]:
-    key = run.idempotency_key or ""
-    prefix, _, rest = key.partition(":")
-    job_id, _, number = rest.rpartition(":")
-    if prefix == "job" and job_id and number.isdecimal():
-        return job_id, int(number)
-    return f"prefect:{run.id}", None
 
 
 def _adopt(system: System, kind: Kind[Any], payload: Mapping[str, Any], job_id: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -10,14 +11,16 @@ from typing import Any, BinaryIO, Final, cast
 from autocode.jobs import crash
 from autocode.jobs.engine.lease import LeaseKeeper
 from autocode.jobs.engine.system import System
-from autocode.jobs.errors import ObjectCorrupt, ObjectMissing
+from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, UsageError
 from autocode.jobs.kinds import Output, Produced
 from autocode.jobs.ledger import checkpoints, effects, results
 from autocode.jobs.ledger.attempts import Attempt
 from autocode.jobs.ledger.checkpoints import MemoKey
+from autocode.jobs.sessions.roots import usual_roots
+from autocode.jobs.settings import Home
 from autocode.jobs.store import Staging
 
-__all__ = ["AttemptContext"]
+__all__ = ["AttemptContext", "folder_of"]
 
 _SMALL: Final = 256 << 20
 """Bytes that may be read into memory at once; the manifest of a million sessions fits."""
@@ -42,6 +45,20 @@ class _StagedOutput:
         self._staging.publish()
         crash.at("step.after-object")
         return Produced(info.digest, info.size, self._media_type, tuple(sorted(set(needs))))
+
+
+def folder_of(home: Home, root: str, environ: Mapping[str, str], user_home: Path) -> Path:
+    """Return the folder of the root called *root*: one that was added to the home, else a tool's usual place.
+
+    Raises:
+        UsageError: neither knows the name; the hint lists the names that are known.
+    """
+    known = {usual.name: usual.path for usual in usual_roots(environ, user_home)} | home.roots()
+    if root not in known:
+        raise UsageError(
+            f"No root is called {root!r}.", hint="Known roots: " + (", ".join(sorted(known)) or "none") + "."
+        )
+    return known[root]
 
 
 class AttemptContext:
@@ -90,8 +107,8 @@ class AttemptContext:
             return reader.read_all(limit=_SMALL)
 
     def folder(self, root: str) -> Path:
-        """Return the path of a root."""
-        return self.system.home.root(root)
+        """Return the path of a root; see :func:`folder_of`."""
+        return folder_of(self.system.home, root, os.environ, Path.home())
 
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
         """Persist progress, at most twice a second, and always the last of a total."""

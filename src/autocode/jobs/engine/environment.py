@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+import json
 import os
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Final
 
-from autocode.jobs.settings import Home
+from autocode.jobs.settings import Home, write_durably
 
-__all__ = ["child_environment", "configure_client"]
+__all__ = ["child_environment", "configure_client", "note_schema"]
 
-_SERVICES_OFF = (
+_SERVICES_OFF: Final = (
     "SCHEDULER",
     "LATE_RUNS",
     "FOREMAN",
@@ -22,20 +30,26 @@ _SERVICES_OFF = (
 
 
 def child_environment(home: Home) -> dict[str, str]:
-    """Return the environment of the private server's process.
+    """Return the environment of the private server's process, whose working folder is ``home.prefect``.
 
     SQLite takes one writer at a time, and Prefect's client sleeps for seconds when it is told to come back.
-    So every service that a one-shot run doesn't need is off; the recorder of task runs stays.
+    So every service that a one-shot run doesn't need is off; the recorder of task runs stays, in batches.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     return {
         **inherited,
+        **_bytecode_variables(home),
         "PREFECT_HOME": str(home.prefect),
-        "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{home.prefect / 'prefect.db'}",
+        # relative: a path with '?', '%' or '#' in it would be read as part of a URL
+        "PREFECT_API_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db",
+        "PREFECT_API_DATABASE_MIGRATE_ON_START": "false" if _schema_current(home) else "true",
+        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_UI_ENABLED": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         "PREFECT_LOGGING_LEVEL": "WARNING",
+        "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
+        "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "0.3",
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _SERVICES_OFF},
     }
 
@@ -53,5 +67,59 @@ def configure_client(home: Home) -> None:
             "PREFECT_LOGGING_LEVEL": "CRITICAL",
             "PREFECT_LOGGING_TO_API_ENABLED": "false",
             "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+            "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
         }
     )
+    if _bytecode_variables(home):
+        sys.pycache_prefix = str(_bytecode_folder(home))
+        sys.dont_write_bytecode = False
+
+
+def note_schema(home: Home) -> None:
+    """Note that the installed Prefect brought this home's database up to date. Idempotent, atomic."""
+    write_durably(_schema_note(home), json.dumps(_schema(home)).encode())
+
+
+def _schema_current(home: Home) -> bool:
+    """Say whether this very version of Prefect left the database as it is, so that it needs no migration.
+
+    The database is asked itself, not just the note: somebody may have removed or replaced it since.
+    """
+    try:
+        noted = json.loads(_schema_note(home).read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(noted == _schema(home) and noted["revision"])
+
+
+def _schema(home: Home) -> dict[str, str | None]:
+    revision = None
+    database = home.prefect / "prefect.db"
+    if database.is_file():
+        try:
+            with closing(sqlite3.connect(database, timeout=1.0)) as connection:
+                row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+            revision = None if row is None else str(row[0])
+        except sqlite3.Error:
+            revision = None
+    return {"prefect": importlib.metadata.version("prefect"), "revision": revision}
+
+
+def _schema_note(home: Home) -> Path:
+    return home.prefect / "schema.json"
+
+
+def _bytecode_variables(home: Home) -> dict[str, str]:
+    """Keep compiled bytecode in the home where none lies beside the sources and none would be written there.
+
+    That is so in many containers, and compiling Prefect costs as much as all the rest of its import.
+    """
+    spec = importlib.util.find_spec("prefect")
+    compiled = spec.cached if spec is not None else None
+    if not sys.dont_write_bytecode or sys.pycache_prefix or compiled is None or Path(compiled).exists():
+        return {}
+    return {"PYTHONPYCACHEPREFIX": str(_bytecode_folder(home)), "PYTHONDONTWRITEBYTECODE": ""}
+
+
+def _bytecode_folder(home: Home) -> Path:
+    return home.path / "cache" / "bytecode"

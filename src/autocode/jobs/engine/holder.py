@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from autocode.jobs.engine import locks
 from autocode.jobs.settings import Home
 
-__all__ = ["holding", "proven_dead"]
+__all__ = ["holding", "proven_alive", "proven_dead"]
 
 
 @contextmanager
@@ -41,22 +42,19 @@ def proven_dead(home: Home, holder: str | None) -> bool:
 
     A holder whose file is gone left in good order or lives elsewhere: that proves nothing.
     """
-    if holder is None:
-        return False
-    token = holder.rpartition(":")[2]
-    if not token.isalnum():
-        return False
-    try:
-        descriptor = os.open(_folder(home) / token, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+    path = _path(home, holder)
+    return path is not None and path.exists() and not locks.is_held(path)
+
+
+def proven_alive(home: Home, holder: str | None) -> bool:
+    """Say whether the process behind *holder* certainly lives on this machine."""
+    path = _path(home, holder)
+    return path is not None and locks.is_held(path)
+
+
+def _path(home: Home, holder: str | None) -> Path | None:
+    token = (holder or "").rpartition(":")[2]
+    return _folder(home) / token if token.isalnum() else None
 
 
 def _folder(home: Home) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -36,7 +37,7 @@ class LeaseKeeper:
         self._deadline = db.clock.monotonic() + attempt.time_limit
         self._done = threading.Event()
         self._reason: Exception | None = None
-        self._thread = threading.Thread(target=self._renew, name=f"lease {attempt.job_id}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"lease {attempt.job_id}", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -46,7 +47,13 @@ class LeaseKeeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._done.set()
-        self._thread.join()
+        # a renewal that waits for a locked database may take its time: it changes nothing any more
+        self._thread.join(timeout=self._interval)
+
+    @property
+    def reason(self) -> Exception | None:
+        """Why the attempt must stop; ``None`` while it may go on."""
+        return self._reason
 
     def stop(self) -> None:
         """Make every later :meth:`check` raise: the attempt is being handed back."""
@@ -62,23 +69,31 @@ class LeaseKeeper:
         if self._reason is not None:
             raise self._reason
 
-    def _renew(self) -> None:
-        while not self._done.wait(self._interval):
-            if self._reason is None and self._db.clock.monotonic() > self._deadline:
-                limit = self._attempt.time_limit
-                self._reason = StepTimedOut(f"The attempt ran longer than its limit of {limit:.0f} s.")
-            try:
-                attempts.renew(self._db, self._attempt)
-            except AttemptEnded as ended:
-                self._reason = ended
-                return
-            except LedgerUnavailable:
-                # an outage is nobody's fault: go on, and renew when the database is back
-                continue
+    def beat(self) -> bool:
+        """Look at the time limit and renew once; return whether to go on renewing. Never raises."""
+        if self._reason is None and self._db.clock.monotonic() > self._deadline:
+            limit = self._attempt.time_limit
+            self._reason = StepTimedOut(f"The attempt ran longer than its limit of {limit:g} s.")
+        try:
+            attempts.renew(self._db, self._attempt)
+        except AttemptEnded as ended:
+            self._reason = self._reason or ended
+            return False
+        except LedgerUnavailable:
+            # an outage is nobody's fault: go on, and renew when the database is back
+            pass
+        return True
+
+    def _run(self) -> None:
+        while not self._done.wait(self._interval) and self.beat():
+            pass
 
 
 class LeaseWatch:
     """Declares a lease lost when its counter stood still for a lease, on this machine's monotonic clock.
+
+    Looks have to come at least every half lease. After a longer pause the measurement starts anew: a watcher
+    that was held up itself, by a locked database or a stopped machine, has seen nothing stand still.
 
     Args:
         clock: the clock to measure with.
@@ -88,17 +103,25 @@ class LeaseWatch:
     def __init__(self, clock: Clock, *, lease: float = LEASE_SECONDS) -> None:
         self._clock = clock
         self._lease = lease
-        self._seen: dict[Hashable, tuple[int, float]] = {}
+        self._seen: dict[Hashable, _Standing] = {}
 
-    def lost(self, key: Hashable, counter: int) -> bool:
-        """Note *counter* for *key* and say whether it has stood still for a lease."""
+    def stood_still(self, key: Hashable, counter: int) -> float:
+        """Note *counter* for *key*; return for how many leases it has stood still (1 or more: lost)."""
         now = self._clock.monotonic()
         before = self._seen.get(key)
-        if before is None or before[0] != counter:
-            self._seen[key] = (counter, now)
-            return False
-        return now - before[1] >= self._lease
+        if before is None or before.counter != counter or now - before.looked > self._lease / 2:
+            self._seen[key] = _Standing(counter, since=now, looked=now)
+            return 0.0
+        self._seen[key] = _Standing(counter, since=before.since, looked=now)
+        return (now - before.since) / self._lease
 
     def forget_all(self) -> None:
         """Start every measurement anew; called after an outage of the database, when nobody could renew."""
         self._seen.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    counter: int
+    since: float
+    looked: float

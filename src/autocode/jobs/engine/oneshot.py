@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
+import httpx
 from prefect.client.orchestration import PrefectClient, get_client
+from prefect.exceptions import PrefectSignal
 from prefect.flow_engine import run_flow_async
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
@@ -15,19 +18,28 @@ from autocode.jobs import kinds
 from autocode.jobs.engine.attempt import holder_name
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.loading import load_flow
+from autocode.jobs.engine.problems import UnexpectedError, problem
 from autocode.jobs.engine.reconcile import Reconciler
 from autocode.jobs.engine.runs import PrefectRuns
-from autocode.jobs.engine.server import Address
+from autocode.jobs.engine.server import Address, server_log
 from autocode.jobs.engine.submit import submit_planned
 from autocode.jobs.engine.system import System
+from autocode.jobs.errors import LedgerUnavailable, ServerUnavailable
 from autocode.jobs.ledger import attempts, jobs, queries
 from autocode.jobs.model import TERMINAL
+from autocode.jobs.projection import Outcome
 from autocode.jobs.resource import Job
 
 __all__ = ["run_to_end"]
 
 _LOOK_SECONDS: Final = 0.2
 """Pause between two looks at a job: how late a person learns of a change, and how soon a retry begins."""
+
+_PATIENCE_SECONDS: Final = 60.0
+"""How long the server or the ledger may be away before the command gives up; a restart takes a tenth."""
+
+_FAREWELL_SECONDS: Final = 1.5
+"""How long an attempt that is handed back may take to tell Prefect so."""
 
 Watcher = Callable[[Job], None]
 
@@ -46,50 +58,113 @@ def run_to_end(system: System, job_id: str, address: Address, watch: Watcher) ->
 
     Returns:
         The resource in its terminal state.
+
+    Raises:
+        ServerUnavailable: the Prefect server stayed away for a minute; the job can be resumed.
+        LedgerUnavailable: the ledger's database stayed away for a minute.
     """
     with (
         temporary_settings({PREFECT_API_URL: address.url, PREFECT_API_AUTH_STRING: address.auth}),
         holding(system.home) as holder,
     ):
         holder_name.set(holder)
-        return asyncio.run(_run_to_end(system, job_id, watch, holder))
+        try:
+            return asyncio.run(_run_to_end(system, job_id, watch, holder))
+        except BaseException:
+            # after the loop is closed: no thread of it can begin an attempt any more
+            with suppress(LedgerUnavailable):
+                _hand_back(system, job_id, holder)
+                asyncio.run(Reconciler(system, None).sweep(job_id))
+            raise
 
 
 async def _run_to_end(system: System, job_id: str, watch: Watcher, holder: str) -> Job:
     async with get_client() as client:
-        driver = _Driver(system, client, job_id, watch)
-        return await driver.run(holder)
+        driver = _Driver(system, client, job_id, watch, holder)
+        others = asyncio.create_task(driver.sweep_others())
+        try:
+            return await driver.run()
+        finally:
+            others.cancel()
+            await asyncio.gather(others, return_exceptions=True)
+
+
+def _hand_back(system: System, job_id: str, holder: str) -> None:
+    """End what this process picked or began and didn't end: it uses no budget, and is due at once."""
+    with system.db.read() as tx:
+        latest = queries.load(tx, job_id).attempts[-1]
+    if latest.ended_at is None and latest.holder == holder:
+        attempts.end(system.db, job_id, latest.n, Outcome.INTERRUPTED)
 
 
 class _Driver:
     """Looks at one job until it is over, and runs its attempts when they are due."""
 
-    def __init__(self, system: System, client: PrefectClient, job_id: str, watch: Watcher) -> None:
+    def __init__(
+        self, system: System, client: PrefectClient, job_id: str, watch: Watcher, holder: str
+    ) -> None:
         self._system = system
         self._client = client
         self._job_id = job_id
         self._watch = watch
+        self._holder = holder
         self._reconciler = Reconciler(system, PrefectRuns(client))
+        self._away_since: dict[type[Exception], float] = {}
 
-    async def run(self, holder: str) -> Job:
+    async def run(self) -> Job:
         while True:
             job = await self._look()
-            if job.status in TERMINAL:
+            if job is not None and job.status in TERMINAL:
                 return job
-            await submit_planned(self._system, self._client, self._job_id)
-            run_id = await asyncio.to_thread(attempts.pick_due, self._system.db, self._job_id, holder)
+            run_id = await self._next_run()
             if run_id is None:
                 await asyncio.sleep(_LOOK_SECONDS)
             else:
-                await self._run_attempt(UUID(run_id))
+                await self._run_attempt(run_id)
 
-    async def _look(self) -> Job:
-        await self._reconciler.sweep(self._job_id)
-        job = await asyncio.to_thread(queries.get, self._system.db, self._job_id)
+    async def sweep_others(self) -> None:
+        """Bring what earlier commands left behind up to date, once."""
+        with suppress(LedgerUnavailable):
+            await Reconciler(self._system, PrefectRuns(self._client)).sweep()
+
+    async def _look(self) -> Job | None:
+        try:
+            await self._reconciler.sweep(self._job_id)
+            job = await asyncio.to_thread(queries.get, self._system.db, self._job_id)
+        except LedgerUnavailable as error:
+            self._reconciler.forget_leases()
+            self._away(error)
+            return None
+        self._away_since.pop(LedgerUnavailable, None)
         self._watch(job)
         return job
 
-    async def _run_attempt(self, run_id: UUID) -> None:
+    async def _next_run(self) -> str | None:
+        """Return the run that this process shall execute now, if one is due and nobody has it."""
+        try:
+            await submit_planned(self._system, self._client, self._job_id)
+            picked = await asyncio.to_thread(attempts.pick_due, self._system.db, self._job_id, self._holder)
+        except httpx.HTTPError as error:
+            self._server_away(error)
+            return None
+        except LedgerUnavailable as error:
+            self._away(error)
+            return None
+        if picked is None:
+            self._away_since.pop(ServerUnavailable, None)
+        return picked
+
+    def _server_away(self, error: httpx.HTTPError) -> None:
+        told = f"The Prefect server doesn't answer as it should ({type(error).__name__}: {error})"
+        self._away(ServerUnavailable(f"{told}; its log is {server_log(self._system.home)}."))
+
+    def _away(self, error: ServerUnavailable | LedgerUnavailable) -> None:
+        """Raise *error* once what it names has been away for too long."""
+        now = self._system.db.clock.monotonic()
+        if now - self._away_since.setdefault(type(error), now) > _PATIENCE_SECONDS:
+            raise error
+
+    async def _run_attempt(self, run_id: str) -> None:
         attempt = asyncio.create_task(self._flow(run_id))
         try:
             while not attempt.done():
@@ -97,14 +172,33 @@ class _Driver:
                 await self._look()
         except BaseException:
             attempt.cancel()
-            await asyncio.wait({attempt})
-            await self._reconciler.sweep(self._job_id)
+            await asyncio.wait({attempt}, timeout=_FAREWELL_SECONDS)
             raise
-        # how the attempt ended is in the ledger; what is raised here never got that far
-        attempt.result()
+        self._reconciler.run_is_over(run_id)
+        error = attempt.exception()
+        if error is None:
+            self._away_since.pop(ServerUnavailable, None)
+        else:
+            await asyncio.to_thread(self._escaped, error)
 
-    async def _flow(self, run_id: UUID) -> None:
+    def _escaped(self, error: BaseException) -> None:
+        """End an attempt whose error never reached the ledger: Prefect refused it, or wasn't there."""
+        if isinstance(error, (httpx.HTTPError, LedgerUnavailable)):
+            _hand_back(self._system, self._job_id, self._holder)
+            if isinstance(error, httpx.HTTPError):
+                self._server_away(error)
+            return
+        if not isinstance(error, (Exception, PrefectSignal)):
+            raise error
+        with self._system.db.read() as tx:
+            latest = queries.load(tx, self._job_id).attempts[-1]
+        if latest.ended_at is None and latest.holder == self._holder:
+            shown = UnexpectedError(f"Prefect did not run the attempt: {type(error).__name__}: {error}")
+            told = problem(shown, step=None, attempt=latest.n, at=self._system.db.clock.now())
+            attempts.end(self._system.db, self._job_id, latest.n, Outcome.FAILED, error=told)
+
+    async def _flow(self, run_id: str) -> None:
         name, payload = await asyncio.to_thread(jobs.payload_of, self._system.db, self._job_id)
-        run = await self._client.read_flow_run(run_id)
+        run = await self._client.read_flow_run(UUID(run_id))
         flow = load_flow(kinds.get(name))
         await run_flow_async(flow, flow_run=run, parameters=payload, return_type="state")

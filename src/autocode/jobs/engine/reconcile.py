@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from datetime import timedelta
+from typing import Any, Final, Protocol
 
-from autocode.jobs.engine.holder import proven_dead
+import sqlalchemy as sa
+
+from autocode.jobs.engine.holder import proven_alive, proven_dead
 from autocode.jobs.engine.lease import LeaseWatch
 from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.system import System
-from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, Transient
+from autocode.jobs.errors import LedgerUnavailable, ObjectCorrupt, ObjectMissing, Transient
 from autocode.jobs.ledger import attempts, queries, results, statuses
 from autocode.jobs.ledger.queries import JobRows
 from autocode.jobs.projection import Ending, Lease, Outcome, RunState
+from autocode.jobs.settings import LEASE_SECONDS
 
 __all__ = ["AttemptLost", "Reconciler", "Runs", "sweep_ledger"]
+
+_REPORT_SECONDS: Final = 30.0
+"""How long a process that can't be seen from here has to tell Prefect itself how its attempt ended."""
 
 
 class AttemptLost(Transient):
@@ -29,7 +36,10 @@ class Runs(Protocol):
     """What the reconciler asks of Prefect."""
 
     async def state(self, run_id: str) -> RunState:
-        """Return the state of a flow run; type ``GONE`` where Prefect no longer knows it."""
+        """Return the state of a flow run.
+
+        Its type is ``GONE`` where Prefect no longer knows the run, ``None`` where Prefect doesn't answer.
+        """
         ...
 
     async def close(self, run_id: str, outcome: Outcome, *, only_look: bool) -> bool:
@@ -43,7 +53,8 @@ class Runs(Protocol):
 class Reconciler:
     """Looks at open jobs, ends what is dead, verifies results, and persists the projection.
 
-    Any number may run at once: each change is conditional, and stamping is serialised by the database.
+    Any number may run at once: each change is conditional, and stamping is serialised by the database. Where
+    Prefect doesn't answer, a look goes by the ledger alone.
 
     Args:
         system: the opened home.
@@ -54,9 +65,22 @@ class Reconciler:
         self._system = system
         self._runs = runs
         self._leases = LeaseWatch(system.db.clock)
+        self._over: set[str] = set()
+
+    def run_is_over(self, flow_run_id: str) -> None:
+        """Note that this process, which executed the run, won't report anything about it any more."""
+        self._over.add(flow_run_id)
+
+    def forget_leases(self) -> None:
+        """Measure every lease anew: the ledger was away, and nobody could renew."""
+        self._leases.forget_all()
 
     async def sweep(self, job_id: str | None = None) -> None:
-        """Bring one job, or all that are open, up to date. Idempotent."""
+        """Bring one job, or all that are open, up to date. Idempotent.
+
+        Raises:
+            LedgerUnavailable: the ledger's database can't be reached.
+        """
         wanted = (
             [job_id] if job_id is not None else await asyncio.to_thread(queries.open_jobs, self._system.db)
         )
@@ -66,7 +90,7 @@ class Reconciler:
     async def _reconcile(self, job_id: str) -> None:
         rows = await asyncio.to_thread(self._load, job_id)
         run = await self._run_state(rows)
-        lease = self._lease(rows)
+        lease = await asyncio.to_thread(self._lease, rows)
         ending = self._ending(rows, run, lease)
         if ending is not None:
             await asyncio.to_thread(self._end, rows, ending)
@@ -86,11 +110,27 @@ class Reconciler:
         return await self._runs.state(run_id)
 
     def _lease(self, rows: JobRows) -> Lease:
+        """Judge the latest attempt's lease. While the ledger is locked, nobody can renew or is lost."""
         latest = rows.attempts[-1]
         if latest.begun_at is None or latest.ended_at is not None:
             return Lease.ALIVE
-        lost = self._leases.lost((latest.job_id, latest.n), latest.renewals)
-        return Lease.LOST if lost else Lease.ALIVE
+        still = self._leases.stood_still((latest.job_id, latest.n), latest.renewals)
+        if still < 1 / 2:
+            return Lease.ALIVE
+        if not self._writable():
+            self._leases.forget_all()
+            return Lease.ALIVE
+        return Lease.LOST if still >= 1 else Lease.ALIVE
+
+    def _writable(self) -> bool:
+        clock = self._system.db.clock
+        began = clock.monotonic()
+        try:
+            with self._system.db.write():
+                pass
+        except LedgerUnavailable:
+            return False
+        return clock.monotonic() - began < LEASE_SECONDS / 10
 
     def _ending(self, rows: JobRows, run: RunState, lease: Lease) -> Ending | None:
         latest = rows.attempts[-1]
@@ -133,10 +173,16 @@ class Reconciler:
             if row.run_closed or row.ended_at is None:
                 continue
             outcome = Outcome(row.outcome)
-            # an attempt that ended itself still reports its run's end, unless it died in between
-            speaks = not outcome.killed and not proven_dead(self._system.home, row.holder)
+            speaks = not outcome.killed and self._may_report(row)
             if row.flow_run_id is None or await self._runs.close(row.flow_run_id, outcome, only_look=speaks):
                 await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
+
+    def _may_report(self, row: sa.Row[Any]) -> bool:
+        """Say whether the attempt's process may still tell Prefect itself how it ended."""
+        if row.flow_run_id in self._over or proven_dead(self._system.home, row.holder):
+            return False
+        waited = self._system.db.clock.now() - row.ended_at
+        return proven_alive(self._system.home, row.holder) or waited < timedelta(seconds=_REPORT_SECONDS)
 
 
 def sweep_ledger(system: System) -> None:

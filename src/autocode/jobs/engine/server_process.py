@@ -1,63 +1,127 @@
 """The private Prefect server as its own process: ``python -m autocode.jobs.engine.server_process HOME``.
 
-It binds a free port of the loopback interface itself, so that no other program can take the port between
-choosing and binding. It says where it is in ``run/server.json`` once it answers, and ends when the last
-client has gone: clients hold a shared lock on ``run/clients.lock``, which the kernel drops however they
-die, and the server waits for the exclusive one.
+It binds a port of the loopback interface itself, so that no other program can take the port between choosing
+and binding, and says in ``run/server.json`` where it is once it answers. It ends when the last client has
+gone: clients share ``run/clients.lock``, which the kernel drops however they die, and the server waits for
+the lock to itself.
 """
 
 from __future__ import annotations
 
-import fcntl
+import gc
 import json
 import os
 import secrets
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-import uvicorn
-from prefect.server.api.server import create_app
-
+from autocode.jobs.engine import locks
+from autocode.jobs.engine.environment import note_schema
 from autocode.jobs.settings import Home, write_durably
 
+if TYPE_CHECKING:
+    import uvicorn
+
 __all__ = ["main"]
+
+_LINGER_SECONDS: Final = 2.0
+"""How long the server outlives its last client: task runs are recorded, and the next command may come."""
+
+_SHUTDOWN_SECONDS: Final = 3.0
+"""How long an orderly end may take before the process just exits; its database survives that."""
 
 
 def main(home_path: str) -> int:
     """Serve until the last client has gone; return the exit status."""
     home = Home(Path(home_path))
-    password = secrets.token_urlsafe(24)
-    os.environ["PREFECT_SERVER_API_AUTH_STRING"] = f"autocode:{password}"
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(create_app(), log_level="warning", ws="auto", lifespan="on"))
-    address = {
-        "url": f"http://127.0.0.1:{port}/api",
-        "auth": f"autocode:{password}",
-        "pid": os.getpid(),
-    }
-    threading.Thread(target=_announce, args=(server, home, address), daemon=True).start()
-    threading.Thread(target=_stop_when_alone, args=(server, home), daemon=True).start()
-    server.run(sockets=[listener])
+    # a look at the lock takes it for a moment, hence the patience
+    with locks.exclusive(home.run / "server.lock", within=2.0):
+        end = _End(home)
+        listener, password = _listen(home)
+        os.environ["PREFECT_SERVER_API_AUTH_STRING"] = f"autocode:{password}"
+        end.server = server = _server()
+        address = {
+            "url": f"http://127.0.0.1:{listener.getsockname()[1]}/api",
+            "auth": f"autocode:{password}",
+            "pid": os.getpid(),
+        }
+        threading.Thread(target=_announce, args=(server, home, address), daemon=True).start()
+        server.run(sockets=[listener])
     return 0
+
+
+def _listen(home: Home) -> tuple[socket.socket, str]:
+    """Bind the port of the server that died here, if one did, so that its clients find this one; else any."""
+    port, password = 0, secrets.token_urlsafe(24)
+    try:
+        before: dict[str, Any] = json.loads((home.run / "server.json").read_text("utf-8"))
+        port = int(before["url"].removesuffix("/api").rpartition(":")[2])
+        password = str(before["auth"]).partition(":")[2]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    for wanted in (port, 0):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", wanted))
+        except OSError:
+            listener.close()
+            continue
+        return listener, password
+    raise OSError("no port of 127.0.0.1 is free")
+
+
+def _server() -> uvicorn.Server:
+    # half of the start is importing Prefect, and a tenth of that is looking for garbage that isn't there
+    gc.disable()
+    import uvicorn  # noqa: PLC0415 - see above
+    from prefect.server.api.server import create_app  # noqa: PLC0415 - reads its settings when imported
+
+    config = uvicorn.Config(
+        create_app(), log_level="warning", ws="auto", lifespan="on", timeout_graceful_shutdown=1
+    )
+    gc.enable()
+    return uvicorn.Server(config)
 
 
 def _announce(server: uvicorn.Server, home: Home, address: dict[str, str | int]) -> None:
     waiting = threading.Event()
     while not server.started:
         waiting.wait(0.02)
+    note_schema(home)
     write_durably(home.run / "server.json", json.dumps(address).encode())
 
 
-def _stop_when_alone(server: uvicorn.Server, home: Home) -> None:
-    # held until the process is gone, so that a new client can't take this server for a living one
-    lock = os.open(home.run / "clients.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    (home.run / "server.json").unlink(missing_ok=True)
-    server.should_exit = True
+class _End:
+    """Ends the process when no client is left, also while it is still starting."""
+
+    def __init__(self, home: Home) -> None:
+        self.server: uvicorn.Server | None = None
+        self._home = home
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    def _wait(self) -> None:
+        clients = self._home.run / "clients.lock"
+        while True:
+            os.close(locks.wait_for_exclusive(clients))
+            time.sleep(_LINGER_SECONDS)
+            try:
+                # held until the process is gone, so that no new client takes this server for a living one
+                with locks.exclusive(clients, within=0.0):
+                    self._end()
+            except TimeoutError:
+                continue
+
+    def _end(self) -> None:
+        (self._home.run / "server.json").unlink(missing_ok=True)
+        if self.server is not None:
+            self.server.should_exit = True
+            time.sleep(_SHUTDOWN_SECONDS)
+        os._exit(0)
 
 
 if __name__ == "__main__":

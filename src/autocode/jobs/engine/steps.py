@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
@@ -17,12 +17,21 @@ from prefect.utilities.annotations import opaque
 from autocode.jobs import crash
 from autocode.jobs.engine.context import AttemptContext
 from autocode.jobs.engine.problems import presentable
+from autocode.jobs.engine.threads import in_daemon_thread
 from autocode.jobs.errors import AttemptEnded, JobsError, LedgerUnavailable, is_transient
 from autocode.jobs.kinds import I, P, Produced, Step
 from autocode.jobs.ledger import results
 from autocode.jobs.ledger.checkpoints import MemoKey
 
 __all__ = ["PrefectJob", "StepTask", "step_task"]
+
+T = TypeVar("T")
+
+_LOOK_SECONDS: Final = 0.2
+"""Pause between two looks whether a step's attempt must stop."""
+
+_GRACE_SECONDS: Final = 1.0
+"""How long a step may take to notice that its attempt must stop."""
 
 
 @dataclass(slots=True)
@@ -51,6 +60,8 @@ def step_task(step: Step[Any]) -> StepTask:
 
     async def run(call: _Call) -> Produced | State[Produced]:
         crash.at("step.before")
+        if call.failures:
+            await _announce(call, None)
         return await _perform(call)
 
     declare = task(
@@ -67,12 +78,13 @@ def step_task(step: Step[Any]) -> StepTask:
 async def _perform(call: _Call) -> Produced | State[Produced]:
     context = call.context
     try:
-        recalled = await asyncio.to_thread(context.recall, call.key)
+        recalled = await _unless_stopped(context, in_daemon_thread(context.recall, call.key))
         if recalled is not None:
             await asyncio.to_thread(context.commit, call.key, recalled, label=call.label, reused=True)
             crash.at("step.after-checkpoint")
             return Completed(name="Cached", message=f"Reused {recalled.digest}", data=recalled)
-        produced = await asyncio.to_thread(call.step.body, context, call.inputs)
+        body = in_daemon_thread(call.step.body, context, call.inputs)
+        produced = await _unless_stopped(context, body)
         await asyncio.to_thread(context.commit, call.key, produced, label=call.label, reused=False)
         crash.at("step.after-checkpoint")
     except JobsError:
@@ -80,6 +92,24 @@ async def _perform(call: _Call) -> Produced | State[Produced]:
     except Exception as error:
         raise presentable(error) from error
     return produced
+
+
+async def _unless_stopped(context: AttemptContext, work: asyncio.Future[T]) -> T:
+    """Await *work*; once the attempt must stop, leave it to itself after a grace time.
+
+    A step that never calls ``check`` can't be interrupted, and needn't be: it can't change anything any more.
+    """
+    stopped_for = 0.0
+    try:
+        while not (await asyncio.wait({work}, timeout=_LOOK_SECONDS))[0]:
+            if context.keeper.reason is not None:
+                stopped_for += _LOOK_SECONDS
+            if stopped_for > _GRACE_SECONDS:
+                context.check()
+        return work.result()
+    finally:
+        # what it ends with after this is nobody's business
+        work.cancel()
 
 
 async def _may_retry(_task: Any, task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - signature is Prefect's
@@ -149,19 +179,24 @@ def _announcing(call: _Call) -> Callable[[Any, TaskRun, State[Any]], Coroutine[A
     """Return a retry condition that persists when the next try is due, before Prefect waits for it."""
 
     async def condition(prefect_task: Any, task_run: TaskRun, state: State[Any]) -> bool:
-        if not await _may_retry(prefect_task, task_run, state):
+        if call.context.keeper.reason is not None or not await _may_retry(prefect_task, task_run, state):
             return False
         pause = call.delays[min(call.failures, len(call.delays) - 1)]
         call.failures += 1
-        db = call.context.system.db
-        try:
-            retry_at = db.clock.now() + timedelta(seconds=pause)
-            await asyncio.to_thread(results.set_progress, db, call.context.attempt, retry_at=retry_at)
-        except AttemptEnded:
-            return False
-        except LedgerUnavailable:
-            # the pause goes unannounced; the retry itself finds out whether the ledger is back
-            pass
-        return True
+        return await _announce(call, call.context.system.db.clock.now() + timedelta(seconds=pause))
 
     return condition
+
+
+async def _announce(call: _Call, retry_at: datetime | None) -> bool:
+    """Persist when the step is tried again; return whether the attempt may go on."""
+    try:
+        await asyncio.to_thread(
+            results.set_progress, call.context.system.db, call.context.attempt, retry_at=retry_at
+        )
+    except AttemptEnded:
+        return False
+    except LedgerUnavailable:
+        # the pause goes unannounced; the retry itself finds out whether the ledger is back
+        pass
+    return True

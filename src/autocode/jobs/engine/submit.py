@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from typing import Any
 
 import httpx
 from prefect.client.orchestration import PrefectClient
@@ -12,12 +13,25 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.states import Scheduled, to_state_create
 
 from autocode.jobs import crash, kinds
-from autocode.jobs.engine.attempt import attempt_key
 from autocode.jobs.engine.loading import load_flow
 from autocode.jobs.engine.system import System
 from autocode.jobs.ledger import attempts, jobs
 
-__all__ = ["submit_planned"]
+__all__ = ["attempt_key", "identify", "submit_from_deployment", "submit_planned"]
+
+
+def attempt_key(job_id: str, n: int) -> str:
+    """Return the idempotency key of attempt *n*'s flow run."""
+    return f"job:{job_id}:{n}"
+
+
+def identify(run: FlowRun) -> tuple[str, int | None]:
+    """Return the job and the attempt that *run* executes; no attempt where Prefect itself started it."""
+    prefix, _, rest = (run.idempotency_key or "").partition(":")
+    job_id, _, number = rest.rpartition(":")
+    if prefix == "job" and job_id and number.isdecimal():
+        return job_id, int(number)
+    return f"prefect:{run.id}", None
 
 
 async def submit_planned(system: System, client: PrefectClient, job_id: str) -> None:
@@ -26,11 +40,37 @@ async def submit_planned(system: System, client: PrefectClient, job_id: str) -> 
     A process that died after the run was made and before the ledger knew finds the same run again by its
     idempotency key, which Prefect keeps unique within a flow.
     """
-    for wanting, n, due_at in await asyncio.to_thread(attempts.wants_run, system.db):
-        if wanting == job_id:
-            run = await _create(system, client, job_id, n, due_at)
-            crash.at("submit.after-create")
-            await asyncio.to_thread(attempts.set_run, system.db, job_id, n, str(run.id))
+    for n, due_at in await _wanting(system, job_id):
+        run = await _create(system, client, job_id, n, due_at)
+        crash.at("submit.after-create")
+        await asyncio.to_thread(attempts.set_run, system.db, job_id, n, str(run.id))
+
+
+async def submit_from_deployment(system: System, client: PrefectClient, job_id: str, model: FlowRun) -> None:
+    """Give every planned attempt of the job a run of the deployment that *model* is a run of. Idempotent.
+
+    A worker takes it when it is due; until then the attempt holds no slot anywhere.
+    """
+    if model.deployment_id is None:
+        return
+    for n, due_at in await _wanting(system, job_id):
+        name, payload = await asyncio.to_thread(jobs.payload_of, system.db, job_id)
+        run = await client.create_flow_run_from_deployment(
+            model.deployment_id,
+            name=_run_name(name, job_id, n),
+            parameters=payload,
+            idempotency_key=attempt_key(job_id, n),
+            tags=_tags(job_id),
+            state=Scheduled(scheduled_time=due_at),
+            work_queue_name=model.work_queue_name,
+            job_variables=model.job_variables,
+        )
+        await asyncio.to_thread(attempts.set_run, system.db, job_id, n, str(run.id))
+
+
+async def _wanting(system: System, job_id: str) -> list[tuple[int, datetime]]:
+    planned = await asyncio.to_thread(attempts.wants_run, system.db)
+    return [(n, due_at) for wanting, n, due_at in planned if wanting == job_id]
 
 
 async def _create(system: System, client: PrefectClient, job_id: str, n: int, due_at: datetime) -> FlowRun:
@@ -40,15 +80,25 @@ async def _create(system: System, client: PrefectClient, job_id: str, n: int, du
     body = FlowRunCreate(
         flow_id=flow_id,
         flow_version=flow.version,
-        name=f"{name} {job_id} attempt {n}",
+        name=_run_name(name, job_id, n),
         parameters=payload,
         idempotency_key=attempt_key(job_id, n),
-        tags=["autocode-jobs", f"job:{job_id}"],
+        tags=_tags(job_id),
         state=to_state_create(Scheduled(scheduled_time=due_at)),
     )
     # PrefectClient.create_flow_run takes no idempotency key (prefect/client/orchestration/_flow_runs)
-    response: httpx.Response = await client.request(
-        "POST", "/flow_runs/", json=body.model_dump(mode="json", exclude_unset=True)
-    )
+    response: httpx.Response = await client.request("POST", "/flow_runs/", json=_json(body))
     response.raise_for_status()
     return FlowRun.model_validate(response.json())
+
+
+def _json(body: FlowRunCreate) -> dict[str, Any]:
+    return body.model_dump(mode="json", exclude_unset=True)
+
+
+def _run_name(kind: str, job_id: str, n: int) -> str:
+    return f"{kind} {job_id} attempt {n}"
+
+
+def _tags(job_id: str) -> list[str]:
+    return ["autocode-jobs", f"job:{job_id}"]

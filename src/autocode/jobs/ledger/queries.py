@@ -84,11 +84,16 @@ def list_jobs(db: Database, *, limit: int = 50) -> list[Job]:
 
 
 def open_jobs(db: Database) -> list[str]:
-    """Return the ids of jobs that reconcile has to look at: not terminal, or with unstamped events."""
+    """Return the ids of jobs that reconcile has to look at: not terminal, or with something still to tell."""
     query = (
         sa.select(t.statuses.c.job_id)
         .where(t.statuses.c.status.in_(_OPEN))
-        .union(sa.select(t.events.c.job_id).where(t.events.c.cursor.is_(None)))
+        .union(
+            sa.select(t.events.c.job_id).where(t.events.c.cursor.is_(None)),
+            sa.select(t.attempts.c.job_id).where(
+                t.attempts.c.ended_at.is_not(None), t.attempts.c.run_closed.is_(False)
+            ),
+        )
     )
     with db.read() as tx:
         return sorted(tx.execute(query).scalars())

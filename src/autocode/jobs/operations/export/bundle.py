@@ -5,22 +5,34 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from autocode.jobs.canonical import canonical_json
 from autocode.jobs.kinds import Produced, StepContext
 from autocode.jobs.operations.export.payload import MANIFEST_TYPE, BundleInputs
 
-__all__ = ["MANIFEST_FORMAT", "write_manifest"]
+__all__ = ["DEVICES", "MANIFEST_FORMAT", "write_manifest"]
 
 MANIFEST_FORMAT: Final = "autocode-export/1"
 
-_SAFE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_RESERVED: Final = frozenset(
+DEVICES: Final = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10)}
 )
 """Names that Windows keeps for devices, whatever follows the first dot."""
+
+_SAFE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAMED: Final = (("normal", ".jsonl"), ("raw", ".raw"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the manifest takes from an entry; the rest of it, places and spans, isn't held."""
+
+    wanted: str
+    members: tuple[tuple[str, str, int], ...]
+    source: dict[str, Any]
 
 
 def write_manifest(context: StepContext, inputs: BundleInputs) -> Produced:
@@ -30,41 +42,60 @@ def write_manifest(context: StepContext, inputs: BundleInputs) -> Produced:
     revision, and what was lost; the redaction policy; what stays unread, by digest and size. No clock, no
     host, no path of the machine; canonical JSON, sorted: the same sessions give the same bytes anywhere.
     """
-    entries = {digest: json.loads(context.read(digest)) for digest in sorted(set(inputs.entries))}
-    paths = _member_paths(entries)
-    members: list[dict[str, Any]] = []
-    sources: list[dict[str, Any]] = []
-    needs: set[str] = set()
-    for digest, entry in entries.items():
-        path = paths[digest]
-        size = len(canonical_json(entry))
-        found: list[tuple[str, dict[str, Any]]] = [(f"{path}.report.json", {"digest": digest, "size": size})]
-        found += [
-            (f"{path}{ending}", entry[part])
-            for part, ending in (("normal", ".jsonl"), ("raw", ".raw"))
-            if entry[part] is not None
-        ]
-        members += [{"path": name, "sha256": each["digest"], "size": each["size"]} for name, each in found]
-        needs.update(each["digest"] for _, each in found)
-        sources.append(_source(path, entry))
-    manifest = {
+    entries = [_entry(context, digest) for digest in sorted(set(inputs.entries))]
+    placed = sorted(zip(_member_paths(entries), entries, strict=True), key=lambda each: each[0])
+    members = sorted(
+        (f"{path}{ending}", digest, size) for path, entry in placed for ending, digest, size in entry.members
+    )
+    return context.put(
+        _manifest(inputs, members, placed), MANIFEST_TYPE, needs={digest for _, digest, _ in members}
+    )
+
+
+def _manifest(
+    inputs: BundleInputs, members: Sequence[tuple[str, str, int]], placed: Sequence[tuple[str, _Entry]]
+) -> Iterator[bytes]:
+    """Yield the canonical JSON of the manifest in pieces: whole, as values, it would fill the memory."""
+    unread = sorted(inputs.unread)
+    fields: dict[str, Iterable[Any] | dict[str, Any] | str | None] = {
         "format": MANIFEST_FORMAT,
-        "members": sorted(members, key=lambda member: str(member["path"])),
-        "sources": sorted(sources, key=lambda source: str(source["path"])),
-        "unread": [
-            {"kind": kind, "sha256": sha256, "size": size} for kind, sha256, size in sorted(inputs.unread)
-        ],
-        "left_out": dict(sorted(inputs.left_out.items())),
+        "left_out": inputs.left_out,
+        "members": ({"path": path, "sha256": sha256, "size": size} for path, sha256, size in members),
         "redaction": inputs.policy,
-        "totals": _totals(entries.values(), members),
+        "sources": ({**entry.source, "path": path} for path, entry in placed),
+        "totals": _totals([entry for _, entry in placed], members),
+        "unread": ({"kind": kind, "sha256": sha256, "size": size} for kind, sha256, size in unread),
     }
-    return context.put([canonical_json(manifest)], MANIFEST_TYPE, needs=needs)
+    before = b"{"
+    for name, value in fields.items():
+        yield before + canonical_json(name) + b":"
+        if value is None or isinstance(value, str | dict):
+            yield canonical_json(value)
+        else:
+            yield from _array(value)
+        before = b","
+    yield b"}"
 
 
-def _source(path: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+def _array(items: Iterable[Any]) -> Iterator[bytes]:
+    before = b"["
+    for item in items:
+        yield before + canonical_json(item)
+        before = b","
+    yield b"]" if before == b"," else b"[]"
+
+
+def _entry(context: StepContext, digest: str) -> _Entry:
+    data = context.read(digest)
+    entry = json.loads(data)
     report = entry["report"] or {}
-    return {
-        "path": path,
+    members = [(".report.json", digest, len(data))]
+    members += [
+        (ending, entry[part]["digest"], entry[part]["size"])
+        for part, ending in _NAMED
+        if entry[part] is not None
+    ]
+    source = {
         "sha256": entry["source"]["sha256"],
         "size": entry["source"]["size"],
         "reader": report.get("reader"),
@@ -75,43 +106,43 @@ def _source(path: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         "damaged_bytes": report.get("damaged_bytes", 0),
         "redacted": (entry["redaction"] or {}).get("counts", {}),
     }
+    return _Entry(_wanted_path(source["sha256"], entry["report"]), tuple(members), source)
 
 
-def _totals(entries: Any, members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _totals(entries: Sequence[_Entry], members: Sequence[tuple[str, str, int]]) -> dict[str, Any]:
     totals: Counter[str] = Counter(sessions=0, records=0, damaged=0, redacted=0, source_bytes=0)
     for entry in entries:
-        source = _source("", entry)
-        totals["sessions"] += entry["report"] is not None
+        source = entry.source
+        totals["sessions"] += source["reader"] is not None
         totals["records"] += source["records"]
         totals["damaged"] += source["damaged"]
         totals["redacted"] += sum(source["redacted"].values())
         totals["source_bytes"] += source["size"]
     totals["members"] = len(members)
-    totals["member_bytes"] = sum(member["size"] for member in members)
-    return dict(sorted(totals.items()))
+    totals["member_bytes"] = sum(size for _, _, size in members)
+    return dict(totals)
 
 
-def _member_paths(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def _member_paths(entries: Sequence[_Entry]) -> list[str]:
     """Give each entry a path in the bundle, from ids recorded in the session and never from its file.
 
     Ids are hostile until proven otherwise: anything but a plain name is replaced by the source's digest, and
-    two that differ in case alone, or not at all, both get the digest behind them.
+    two that differ in case alone, or not at all, both get the digest behind them. All of it: a shorter piece
+    of two sources can be made to agree.
     """
-    wanted = {digest: _wanted_path(entry) for digest, entry in entries.items()}
-    by_folded: dict[str, list[str]] = defaultdict(list)
-    for digest, path in wanted.items():
-        by_folded[path.casefold()].append(digest)
-    return {
-        digest: path
-        if len(by_folded[path.casefold()]) == 1
-        else f"{path}~{entries[digest]['source']['sha256'].removeprefix('sha256:')[:16]}"
-        for digest, path in wanted.items()
-    }
+    by_folded: dict[str, int] = defaultdict(int)
+    for entry in entries:
+        by_folded[entry.wanted.casefold()] += 1
+    return [
+        entry.wanted
+        if by_folded[entry.wanted.casefold()] == 1
+        else f"{entry.wanted}~{_hex(entry.source['sha256'])}"
+        for entry in entries
+    ]
 
 
-def _wanted_path(entry: Mapping[str, Any]) -> str:
-    source = entry["source"]["sha256"].removeprefix("sha256:")
-    report = entry["report"]
+def _wanted_path(sha256: str, report: Mapping[str, Any] | None) -> str:
+    source = _hex(sha256)
     if report is None:
         return f"data/unread/{source}"
     folder = f"data/sessions/{_plain(report['tool']) or 'unknown'}"
@@ -122,7 +153,11 @@ def _wanted_path(entry: Mapping[str, Any]) -> str:
     return f"{folder}/{session}.agents/{_plain(agent) or f'agent-{source[:16]}'}"
 
 
+def _hex(digest: str) -> str:
+    return digest.removeprefix("sha256:")
+
+
 def _plain(name: str | None) -> str | None:
     if name is None or not _SAFE.fullmatch(name) or name.endswith("."):
         return None
-    return None if name.partition(".")[0].casefold() in _RESERVED else name
+    return None if name.partition(".")[0].casefold() in DEVICES else name

@@ -79,7 +79,7 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
             unread=tuple(
                 sorted((file.label, file.sha256, file.size) for file in wanted if file not in exported)
             ),
-            left_out=dict(sorted(Counter(each.reason for each in found.left_out).items())),
+            left_out=found.reasons,
             policy=_policy() if payload.redact else None,
         ),
     )
@@ -118,5 +118,5 @@ def _some_session(found: ScanResult) -> None:
         return
     kinds = Counter(file.label for file in found.files)
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "no file at all"
-    left = f"; left out: {len(found.left_out)}" if found.left_out else ""
+    left = f"; left out: {sum(found.reasons.values())}" if found.reasons else ""
     raise NoSessions(f"The selection holds no Claude Code or Codex session: {told}{left}.")

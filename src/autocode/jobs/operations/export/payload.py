@@ -44,6 +44,9 @@ class Source(_Frozen):
     @field_validator("select")
     @classmethod
     def _in_order(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for selected in value:
+            if not selected or "\0" in selected or {"", ".", ".."}.intersection(selected.split("/")):
+                raise ValueError(f"{selected!r} is no path below the root: use names joined by /")
         return tuple(sorted(set(value)))
 
 
@@ -93,10 +96,11 @@ class LeftOut(_Frozen):
 
 
 class ScanResult(_Frozen):
-    """The frozen input: what was found, and what had to be left out."""
+    """The frozen input: what was found and what was left out; ``reasons`` counts what isn't listed, too."""
 
     files: tuple[FoundFile, ...]
     left_out: tuple[LeftOut, ...]
+    reasons: dict[str, int]
     skipped_folders: dict[str, int]
 
 

@@ -2,66 +2,52 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import io
-import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
-from urllib.parse import unquote_to_bytes
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Final, cast
 
 from autocode.jobs.canonical import canonical_json
-from autocode.jobs.errors import SourceChanged, SourceUnreadable, Transient
 from autocode.jobs.kinds import Produced, StepContext
+from autocode.jobs.operations.export.encoding import LARGE, encode_record, pieces_of
+from autocode.jobs.operations.export.frozen import CHUNK, FrozenStream, frozen
 from autocode.jobs.operations.export.payload import ENTRY_TYPE, NORMAL_FORM_TYPE, RAW_TYPE, ReadInputs
 from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
-from autocode.jobs.sessions import READERS, Reader
+from autocode.jobs.sessions import READERS, Record
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
-__all__ = ["FrozenStream", "read_session"]
+__all__ = ["Shown", "read_session"]
 
 _FLUSH: Final = 1 << 18
-_CHUNK: Final = 1 << 20
 
 
-class FrozenStream(io.RawIOBase):
-    """The first *size* bytes of a file, hashed as they pass; a file that shrank ends early.
+class Shown(Iterator[Record]):
+    """The records of a session as an export shows them; when all were taken, its report.
 
     Args:
-        file: the opened file.
-        size: how many bytes belong to the frozen input.
+        stream: the frozen bytes.
+        reader: name of the reader.
+        redact: replace secrets; each session has a redactor of its own.
     """
 
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        super().__init__()
-        self._file = file
-        self._left = size
-        self._digest = hashlib.sha256()
-        self.position = 0
+    def __init__(self, stream: FrozenStream, reader: str, *, redact: bool) -> None:
+        # held here: a buffer that is collected closes the stream under it
+        self._buffer = io.BufferedReader(stream, CHUNK)
+        chosen = next(each for each in READERS if each.name == reader)
+        self._reading = chosen.read(cast("BinaryIO", self._buffer))
+        self._redactor = Redactor(DEFAULT_POLICY) if redact else None
 
-    def readable(self) -> bool:
-        """Say that it can be read."""
-        return True
+    def __next__(self) -> Record:
+        record = next(self._reading)
+        if self._redactor is None:
+            return record
+        shown: Record = self._redactor.redact_record(record["seq"], record)
+        return shown
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fill *buffer*; return how many bytes came, 0 at the end."""
-        view = memoryview(buffer).cast("B")
-        data = self._file.read(min(len(view), self._left))
-        view[: len(data)] = data
-        self._digest.update(data)
-        self._left -= len(data)
-        self.position += len(data)
-        return len(data)
-
-    def drain(self) -> str:
-        """Read what is left, and return the digest of all."""
-        while self.read(_CHUNK):
-            pass
-        return "sha256:" + self._digest.hexdigest()
+    def accounts(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return the reading's report, redacted as well, and that of the redaction. Call it once."""
+        report = self._reading.report.to_json()
+        if self._redactor is None:
+            return report, None
+        return self._redactor.redact(report, "/report"), self._redactor.report.to_json()
 
 
 def read_session(context: StepContext, inputs: ReadInputs) -> Produced:
@@ -85,76 +71,60 @@ def read_session(context: StepContext, inputs: ReadInputs) -> Produced:
     }
     needs = [] if raw is None else [raw.digest]
     if inputs.reader is not None:
-        redactor = Redactor(DEFAULT_POLICY) if inputs.policy is not None else None
-        normal, report = _normal_form(context, inputs, _reader(inputs.reader), redactor)
+        normal, entry["report"], entry["redaction"] = _normal_form(context, inputs, inputs.reader)
         entry["normal"] = _named(normal)
-        entry["report"] = report
-        entry["redaction"] = None if redactor is None else redactor.report.to_json()
         needs.append(normal.digest)
     return context.put([canonical_json(entry)], ENTRY_TYPE, needs=needs)
 
 
 def _normal_form(
-    context: StepContext, inputs: ReadInputs, reader: Reader, redactor: Redactor | None
-) -> tuple[Produced, dict[str, Any]]:
-    with _frozen(inputs) as stream, context.output(NORMAL_FORM_TYPE) as output:
-        reading = reader.read(cast("BinaryIO", io.BufferedReader(stream, _CHUNK)))
-        pending: list[bytes] = []
-        size = 0
-        for record in reading:
-            shown = record if redactor is None else redactor.redact_record(record["seq"], record)
-            pending.append(canonical_json(shown))
-            size += len(pending[-1])
-            if size >= _FLUSH:
-                output.write(b"\n".join(pending) + b"\n")
-                pending, size = [], 0
-                context.progress(inputs.done_before + stream.position, inputs.total, "bytes")
-        if pending:
-            output.write(b"\n".join(pending) + b"\n")
-        _same_bytes(stream, inputs)
-        report = reading.report.to_json()
-        if redactor is not None:
-            report = redactor.redact(report, "/report")
-        return output.finish(), report
+    context: StepContext, inputs: ReadInputs, reader: str
+) -> tuple[Produced, dict[str, Any], dict[str, Any] | None]:
+    with frozen(inputs) as stream, context.output(NORMAL_FORM_TYPE) as output:
+        shown = Shown(stream, reader, redact=inputs.policy is not None)
+        _write_lines(shown, output.write, lambda: _tell(context, inputs, stream))
+        stream.prove(inputs)
+        report, redaction = shown.accounts()
+        return output.finish(), report, redaction
+
+
+def _write_lines(
+    records: Iterator[Record], write: Callable[[bytes], None], flushed: Callable[[], None]
+) -> None:
+    """Write records as JSON lines, a quarter of a mebibyte at a time."""
+    pending: list[bytes] = []
+    size = 0
+    for record in records:
+        if record["source"]["length"] >= LARGE:
+            write(b"".join(pending))
+            pending, size = [], 0
+            for piece in pieces_of(record):
+                write(piece)
+            write(b"\n")
+            flushed()
+            continue
+        line = encode_record(record)
+        pending += (line, b"\n")
+        size += len(line)
+        if size >= _FLUSH:
+            write(b"".join(pending))
+            pending, size = [], 0
+            flushed()
+    write(b"".join(pending))
 
 
 def _raw_copy(context: StepContext, inputs: ReadInputs) -> Produced:
-    with _frozen(inputs) as stream, context.output(RAW_TYPE) as output:
-        while chunk := stream.read(_CHUNK):
+    with frozen(inputs) as stream, context.output(RAW_TYPE) as output:
+        while chunk := stream.read(CHUNK):
             output.write(chunk)
-        _same_bytes(stream, inputs)
+            if inputs.reader is None:
+                _tell(context, inputs, stream)
+        stream.prove(inputs)
         return output.finish()
 
 
-@contextmanager
-def _frozen(inputs: ReadInputs) -> Iterator[FrozenStream]:
-    path = os.fsdecode(unquote_to_bytes(inputs.path))
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise SourceChanged(f"{inputs.name} vanished after it was scanned.") from error
-    except OSError as error:
-        raise SourceUnreadable(f"{inputs.name} can't be opened: {error.strerror}.") from error
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise SourceChanged(f"{inputs.name} is no regular file any more.")
-        try:
-            yield FrozenStream(cast("BinaryIO", file), inputs.size)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            raise Transient(f"{inputs.name} could not be read: {error.strerror}.") from error
-
-
-def _same_bytes(stream: FrozenStream, inputs: ReadInputs) -> None:
-    if stream.drain() != inputs.sha256 or stream.position != inputs.size:
-        raise SourceChanged(
-            f"{inputs.name} no longer starts with the {inputs.size} bytes that were scanned.",
-        )
-
-
-def _reader(name: str) -> Reader:
-    return next(reader for reader in READERS if reader.name == name)
+def _tell(context: StepContext, inputs: ReadInputs, stream: FrozenStream) -> None:
+    context.progress(inputs.done_before + stream.position, inputs.total, "bytes")
 
 
 def _named(produced: Produced) -> dict[str, Any]:

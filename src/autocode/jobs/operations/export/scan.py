@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote_from_bytes
 
 from autocode.jobs.canonical import canonical_json
+from autocode.jobs.errors import SourceChanged, SourceUnreadable, UsageError
 from autocode.jobs.kinds import Produced, StepContext
+from autocode.jobs.operations.export.frozen import CHUNK, opened
 from autocode.jobs.operations.export.payload import (
     SCAN_TYPE,
     FoundFile,
@@ -23,77 +25,107 @@ from autocode.jobs.operations.export.payload import (
 from autocode.jobs.sessions import HEAD_BYTES, kind_of, sniff
 from autocode.jobs.sessions.discover import Candidate, Discovery, discover
 
-__all__ = ["find", "freeze", "scan_sources"]
+__all__ = ["find", "freeze", "scan_files", "scan_sources"]
 
-_CHUNK: Final = 1 << 20
+_LISTED: Final = 10_000
+"""Left-out files that are listed by name; all are counted."""
 
 
 def scan_sources(context: StepContext, inputs: ScanInputs) -> Produced:
-    """Walk the sources, hash each file, say which reader takes it, and leave the list as an object.
+    """Walk the sources, hash each file, say which reader takes it, and leave the list as an object."""
 
-    Files with the same bytes are listed once each; the order is that of their digests, so that neither the
-    order of the arguments nor the names of folders matter afterwards.
+    def looked_at(count: int) -> None:
+        context.check()
+        context.progress(count, unit="files scanned")
+
+    result = scan_files(context.folder, inputs.sources, looked_at)
+    return context.put([canonical_json(result.model_dump(mode="json"))], SCAN_TYPE)
+
+
+def scan_files(
+    folder: Callable[[str], Path], sources: Sequence[Source], looked_at: Callable[[int], None]
+) -> ScanResult:
+    """Return what *sources* select, every file frozen.
+
+    The order is that of the digests, so that neither the order of the sources nor the names of folders
+    matter afterwards.
+
+    Args:
+        folder: gives the path of a root by its name.
+        sources: the selections.
+        looked_at: told the number of files so far, at least once every mebibyte; may raise to stop.
+
+    Raises:
+        UsageError: a selected path doesn't exist, or leads out of its root.
+        Transient: the system is short of something that will be there again.
     """
     files: list[FoundFile] = []
     left_out: list[LeftOut] = []
-    skipped: dict[str, int] = {}
-    for source in inputs.sources:
-        for discovery in find(context.folder(source.root), source):
+    reasons: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    for source in sources:
+        for discovery in find(folder(source.root), source):
             for candidate in discovery:
-                context.check()
-                try:
-                    files.append(freeze(candidate))
-                except FileNotFoundError:
-                    left_out.append(LeftOut(name=candidate.relative, reason="vanished"))
-                except OSError:
-                    left_out.append(LeftOut(name=candidate.relative, reason="unreadable-file"))
-                context.progress(len(files), unit="files scanned")
+                found = _frozen_or_left_out(candidate, lambda: looked_at(len(files)))
+                if isinstance(found, FoundFile):
+                    files.append(found)
+                else:
+                    left_out.append(found)
+                    reasons[found.reason] += 1
             left_out += [LeftOut(name=each.relative, reason=each.reason) for each in discovery.problems]
-            for name, count in discovery.skipped.items():
-                skipped[name] = skipped.get(name, 0) + count
-    result = ScanResult(
+            reasons.update(discovery.reasons)
+            skipped.update(discovery.skipped)
+    return ScanResult(
         files=tuple(sorted(files, key=lambda file: (file.sha256, file.path))),
-        left_out=tuple(sorted(left_out, key=lambda each: (each.name, each.reason))),
+        left_out=tuple(sorted(left_out[:_LISTED], key=lambda each: (each.name, each.reason))),
+        reasons=dict(sorted(reasons.items())),
         skipped_folders=dict(sorted(skipped.items())),
     )
-    return context.put([canonical_json(result.model_dump(mode="json"))], SCAN_TYPE)
 
 
 def find(folder: Path, source: Source) -> Iterator[Discovery]:
     """Return the walks over what *source* selects in *folder*; nested selections are walked once.
 
     Raises:
-        UsageError: a selected path doesn't exist.
+        UsageError: a selected path doesn't exist, or leads out of *folder* by a symbolic link.
     """
     if not source.select:
         yield discover(folder)
         return
+    top = discover(folder).root
     taken: list[str] = []
     for selected in source.select:
-        if not any(selected == outer or selected.startswith(f"{outer}/") for outer in taken):
-            taken.append(selected)
-            yield discover(folder / selected)
+        if any(selected.startswith(f"{outer}/") for outer in taken):
+            continue
+        taken.append(selected)
+        walk = discover(folder / selected)
+        if not walk.root.is_relative_to(top):
+            raise UsageError(
+                f"{selected!r} leads out of the root {source.root!r}.",
+                hint="Make the folder that it leads to a root of its own.",
+            )
+        yield walk
 
 
-def freeze(candidate: Candidate) -> FoundFile:
+def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
     """Read a file once: its head chooses the reader, all of it makes the digest.
 
     Raises:
-        OSError: it can't be read, or is no regular file any more.
+        OSError: its bytes can't be read.
+        SourceChanged: it is no regular file any more, or gone.
+        SourceUnreadable: this user may not read it.
     """
     digest = hashlib.sha256()
     size = 0
-    # O_NONBLOCK: should a pipe have taken the file's place, opening it must not wait for a writer
-    descriptor = os.open(candidate.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb", buffering=0) as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise FileNotFoundError(candidate.path)
+    with opened(os.fspath(candidate.path), candidate.relative) as stream:
         head = stream.read(HEAD_BYTES) or b""
         digest.update(head)
         size += len(head)
-        while chunk := stream.read(_CHUNK):
+        looked_at()
+        while chunk := stream.read(CHUNK):
             digest.update(chunk)
             size += len(chunk)
+            looked_at()
     reader = sniff(head)
     return FoundFile(
         path=quote_from_bytes(os.fsencode(candidate.path)),
@@ -104,3 +136,12 @@ def freeze(candidate: Candidate) -> FoundFile:
         revision=reader.revision if reader else 0,
         label=reader.name if reader else kind_of(head),
     )
+
+
+def _frozen_or_left_out(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile | LeftOut:
+    try:
+        return freeze(candidate, looked_at)
+    except SourceChanged:
+        return LeftOut(name=candidate.relative, reason="vanished")
+    except (SourceUnreadable, OSError):
+        return LeftOut(name=candidate.relative, reason="unreadable-file")

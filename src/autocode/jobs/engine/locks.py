@@ -1,0 +1,79 @@
+"""File locks that the kernel drops when their process ends, however it ends (``flock(2)``)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+__all__ = ["exclusive", "is_held", "shared", "wait_for_exclusive"]
+
+_POLL_SECONDS: Final = 0.05
+
+
+@contextmanager
+def exclusive(path: Path, *, within: float, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the exclusive lock on *path* for the length of the block.
+
+    Args:
+        path: the lock's file; made if it is missing, never removed.
+        within: seconds to wait for it.
+        waiting: called several times a second while it waits.
+
+    Raises:
+        TimeoutError: somebody else kept the lock.
+    """
+    with _locked(path, fcntl.LOCK_EX, within, waiting):
+        yield
+
+
+@contextmanager
+def shared(path: Path, *, within: float, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a shared lock on *path* for the length of the block; see :func:`exclusive`."""
+    with _locked(path, fcntl.LOCK_SH, within, waiting):
+        yield
+
+
+def wait_for_exclusive(path: Path) -> int:
+    """Wait for as long as it takes, and return the open descriptor that holds the exclusive lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def is_held(path: Path) -> bool:
+    """Say whether a living process holds the exclusive lock on *path*; ``False`` where there is no file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextmanager
+def _locked(path: Path, operation: int, within: float, waiting: Callable[[], None]) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + within
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{path} stayed locked for {within:.0f} s") from None
+                waiting()
+                time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,124 @@
+"""Source files as ``scan`` froze them: opened without surprises, and proven to be the same bytes again."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from urllib.parse import unquote_to_bytes
+
+from autocode.jobs.errors import JobsError, SourceChanged, SourceUnreadable, Transient
+from autocode.jobs.operations.export.payload import FoundFile, ReadInputs
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+__all__ = ["CHUNK", "FrozenStream", "frozen", "opened"]
+
+CHUNK: Final = 1 << 20
+"""Bytes that are read at once."""
+
+_GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_REPLACED: Final = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR})
+_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT})
+
+
+@contextmanager
+def opened(path: str, name: str) -> Iterator[BinaryIO]:
+    """Open the regular file at *path*, unbuffered; never follows a link, never waits for a pipe.
+
+    Args:
+        path: where it lies.
+        name: what people call it, for messages.
+
+    Raises:
+        SourceChanged: there is nothing at *path* any more, or something else than a regular file.
+        SourceUnreadable: this user may not read it.
+        Transient: the system is short of something that will be there again.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _told(error, name) from error
+    with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as file:
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SourceChanged(f"{name} is no regular file any more.")
+            yield cast("BinaryIO", file)
+        finally:
+            os.close(descriptor)
+
+
+class FrozenStream(io.RawIOBase):
+    """The first *size* bytes of a file, hashed as they pass; a file that shrank ends early.
+
+    Args:
+        file: the opened file.
+        size: how many bytes belong to the frozen input.
+        name: what people call the file, for messages.
+    """
+
+    def __init__(self, file: BinaryIO, size: int, name: str) -> None:
+        super().__init__()
+        self._file = file
+        self._left = size
+        self._name = name
+        self._digest = hashlib.sha256()
+        self.position = 0
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Fill *buffer*; return how many bytes came, 0 at the end.
+
+        Raises:
+            Transient: the disk failed to deliver, or is away for the moment.
+        """
+        view = memoryview(buffer).cast("B")
+        try:
+            data = self._file.read(min(len(view), self._left))
+        except OSError as error:
+            raise Transient(f"{self._name} could not be read: {error.strerror}.") from error
+        view[: len(data)] = data
+        self._digest.update(data)
+        self._left -= len(data)
+        self.position += len(data)
+        return len(data)
+
+    def prove(self, file: FoundFile | ReadInputs) -> None:
+        """Read what is left, and compare size and digest with what was scanned.
+
+        Raises:
+            SourceChanged: they differ.
+        """
+        while self.read(CHUNK):
+            pass
+        if self.position != file.size or "sha256:" + self._digest.hexdigest() != file.sha256:
+            raise SourceChanged(f"{file.name} no longer starts with the {file.size} bytes that were scanned.")
+
+
+@contextmanager
+def frozen(file: FoundFile | ReadInputs) -> Iterator[FrozenStream]:
+    """Open the bytes that ``scan`` recorded; call :meth:`FrozenStream.prove` before you trust them.
+
+    Raises what :func:`opened` raises.
+    """
+    with opened(os.fsdecode(unquote_to_bytes(file.path)), file.name) as stream:
+        yield FrozenStream(stream, file.size, file.name)
+
+
+def _told(error: OSError, name: str) -> JobsError:
+    if error.errno in _GONE:
+        return SourceChanged(f"{name} vanished after it was found.")
+    if error.errno in _REPLACED:
+        return SourceChanged(f"{name} is no regular file any more.")
+    if error.errno in _PASSING:
+        return Transient(f"{name} could not be opened: {error.strerror}.")
+    return SourceUnreadable(f"{name} can't be opened: {error.strerror}.")

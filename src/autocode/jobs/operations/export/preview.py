@@ -1,0 +1,175 @@
+"""A preview of an export: what it would hold, replace, lose and leave out, without writing anything.
+
+The same scan, readers and redaction as the export itself; records are thrown away as they come, so memory
+stays that of one session's report. Neither store nor ledger is touched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from autocode.jobs.errors import Permanent, describe
+from autocode.jobs.operations.export.frozen import frozen
+from autocode.jobs.operations.export.payload import FoundFile, LeftOut, Source
+from autocode.jobs.operations.export.read import Shown
+from autocode.jobs.operations.export.scan import scan_files
+
+__all__ = ["Preview", "PreviewedFile", "preview"]
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewedFile:
+    """One file of the selection (or several with the same bytes), as an export would treat it.
+
+    Args:
+        names: its paths from the root; more than one where several files have the same bytes.
+        sha256: digest of its bytes.
+        size: number of its bytes.
+        kind: the reader's name, or a guess at what an unread file is.
+        report: what the reader mapped, lost and found damaged, redacted; ``None`` where nothing reads it.
+        redaction: counts and places (record, JSON pointer, kind, number, length) of what is replaced.
+        exported: ``normal-form``, ``raw``, ``both`` or ``no``.
+        problem: why the export would fail on it, as :func:`autocode.jobs.errors.describe` puts it.
+    """
+
+    names: tuple[str, ...]
+    sha256: str
+    size: int
+    kind: str
+    report: dict[str, Any] | None
+    redaction: dict[str, Any] | None
+    exported: str
+    problem: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the file as a JSON object; no secret that the policy knows is in it."""
+        return {
+            "names": list(self.names),
+            "sha256": self.sha256,
+            "size": self.size,
+            "kind": self.kind,
+            "report": self.report,
+            "redaction": self.redaction,
+            "exported": self.exported,
+            "problem": self.problem,
+        }
+
+
+@dataclass(slots=True)
+class Preview:
+    """Iterate it for the files, in the order of their digests; then its counts are complete.
+
+    Args:
+        left_out: what the walk could not take, by name and reason; the first 10,000.
+        reasons: all of it, by reason.
+        skipped_folders: folders that are never entered, by name.
+        totals: files, sessions, records, redacted, damaged, unread and bytes so far.
+    """
+
+    _files: Iterator[PreviewedFile]
+    left_out: tuple[LeftOut, ...]
+    reasons: dict[str, int]
+    skipped_folders: dict[str, int]
+    totals: Counter[str] = field(default_factory=Counter)
+
+    def __iter__(self) -> Iterator[PreviewedFile]:
+        for file in self._files:
+            self._count(file)
+            yield file
+
+    def to_json(self) -> dict[str, Any]:
+        """Take what is left and return everything as one JSON object; holds every report in memory."""
+        files = [file.to_json() for file in self]
+        return {
+            "files": files,
+            "left_out": [{"name": each.name, "reason": each.reason} for each in self.left_out],
+            "reasons": self.reasons,
+            "skipped_folders": self.skipped_folders,
+            "totals": dict(sorted(self.totals.items())),
+        }
+
+    def _count(self, file: PreviewedFile) -> None:
+        report = file.report or {}
+        self.totals.update(
+            {
+                "files": 1,
+                "sessions": int(file.report is not None),
+                "records": sum(report.get("records", {}).values()),
+                "redacted": (file.redaction or {}).get("total", 0),
+                "damaged": report.get("damaged_total", 0),
+                "unread": int(file.exported == "no" and file.problem is None),
+                "problems": int(file.problem is not None),
+                "bytes": file.size,
+            }
+        )
+
+
+def preview(
+    folder: Callable[[str], Path],
+    sources: Sequence[Source],
+    *,
+    redact: bool = True,
+    looked_at: Callable[[int], None] = lambda _count: None,
+) -> Preview:
+    """Scan *sources* and return a preview of their export; sessions are read when it is iterated.
+
+    Args:
+        folder: gives the path of a root by its name.
+        sources: the selections, as in the payload.
+        redact: as in the payload.
+        looked_at: told the number of files scanned so far; may raise to stop.
+
+    Raises:
+        UsageError: a selected path doesn't exist, or leads out of its root.
+        Transient: the system is short of something that will be there again.
+    """
+    scanned = scan_files(folder, sources, looked_at)
+    same_bytes = (list(files) for _, files in groupby(scanned.files, key=lambda file: file.sha256))
+    return Preview(
+        (_previewed(files, redact=redact) for files in same_bytes),
+        scanned.left_out,
+        scanned.reasons,
+        scanned.skipped_folders,
+    )
+
+
+def _previewed(files: Sequence[FoundFile], *, redact: bool) -> PreviewedFile:
+    file = files[0]
+    report: dict[str, Any] | None = None
+    redaction: dict[str, Any] | None = None
+    problem: dict[str, Any] | None = None
+    try:
+        if file.reader is not None:
+            report, redaction = _read(file, file.reader, redact=redact)
+    except Permanent as error:
+        problem = describe(error)
+    return PreviewedFile(
+        names=tuple(each.name for each in files),
+        sha256=file.sha256,
+        size=file.size,
+        kind=file.label,
+        report=report,
+        redaction=redaction,
+        exported="no" if problem else _exported(file, redact=redact),
+        problem=problem,
+    )
+
+
+def _read(file: FoundFile, reader: str, *, redact: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    with frozen(file) as stream:
+        shown = Shown(stream, reader, redact=redact)
+        for _ in shown:
+            pass
+        stream.prove(file)
+        return shown.accounts()
+
+
+def _exported(file: FoundFile, *, redact: bool) -> str:
+    if file.reader is None:
+        return "no" if redact else "raw"
+    return "normal-form" if redact else "both"
