@@ -86,7 +86,7 @@ def _separated(items: list[Any]) -> Iterator[str]:
 
 
 def _is_small(value: Any) -> bool:
-    """Say whether a group of such values is encoded at once: numbers, short texts, objects with few of them."""
+    """Say whether a group of such values is encoded at once: scalars, short texts, small objects."""
     if isinstance(value, dict):
         return len(value) <= _FEW and all(_is_short(item) for item in value.values())
     return _is_short(value)

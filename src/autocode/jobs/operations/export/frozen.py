@@ -45,13 +45,14 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise _told(error, name) from error
-    with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as file:
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SourceChanged(f"{name} is no regular file any more.")
+    try:
+        # before a file object is made of it, which refuses folders with an error of its own
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise SourceChanged(f"{name} is no regular file any more.")
+        with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as file:
             yield cast("BinaryIO", file)
-        finally:
-            os.close(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class FrozenStream(io.RawIOBase):
