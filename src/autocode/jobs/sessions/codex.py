@@ -19,7 +19,7 @@ from autocode.jobs.sessions.lines import segments
 from autocode.jobs.sessions.recovery import objects
 from autocode.jobs.sessions.state import Knowledge, Saved, dump, load
 from autocode.jobs.sessions.times import normalise
-from autocode.jobs.sessions.titles import shortened
+from autocode.jobs.sessions.titles import is_title
 from autocode.jobs.sessions.usage import KINDS, count_of
 
 __all__ = ["CodexReader", "is_record"]
@@ -160,8 +160,10 @@ class _Rollout:
             self._count(_object(info.get("total_token_usage")))
             if isinstance(info.get("last_token_usage"), dict):
                 fields["usage"] = _usage(info["last_token_usage"])
-        elif name == "thread_name_updated" and isinstance(payload.get("thread_name"), str):
-            self._report.title = shortened(payload["thread_name"])
+        elif name == "thread_name_updated":
+            title = payload.get("thread_name")
+            if isinstance(title, str) and is_title(title):
+                self._report.title = title
         return fields
 
     def _count(self, total: dict[str, Any]) -> None:

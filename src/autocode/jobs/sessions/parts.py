@@ -39,7 +39,14 @@ class Cutter:
         self._part = part
         self._size = 0
         self._digest = hashlib.sha256()
+        # that of the first part until this one ends, so that short sources are hashed once
+        self._whole = self._digest
         self._parts: list[Part] = []
+
+    @property
+    def sha256(self) -> str:
+        """The digest of all bytes so far, in its written form."""
+        return "sha256:" + self._whole.hexdigest()
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the source."""
@@ -59,6 +66,8 @@ class Cutter:
     def _take(self, data: bytes) -> None:
         self._size += len(data)
         self._digest.update(data)
+        if self._whole is not self._digest:
+            self._whole.update(data)
 
     def _close(self) -> None:
         self._parts.append(Part(self._size, "sha256:" + self._digest.hexdigest()))

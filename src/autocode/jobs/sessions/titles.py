@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from autocode.jobs.sessions.identity import Identities
 
-__all__ = ["MAX_SUMMARIES", "MAX_TITLE", "Titles", "shortened"]
+__all__ = ["MAX_SUMMARIES", "MAX_TITLE", "Titles", "is_title"]
 
 MAX_TITLE: Final = 1000
-"""Characters of a title; what was longer is whole in its record."""
+"""Characters that a title may have. A longer one is none: cut, it might end within a secret, unrecognised."""
 
 MAX_SUMMARIES: Final = 1000
 """Summaries that are remembered until it is known whose they are; the oldest is forgotten first."""
 
 
-def shortened(text: str) -> str:
-    """Return the first 1,000 characters of a title."""
-    return text[:MAX_TITLE]
+def is_title(text: str) -> bool:
+    """Say whether *text* is short enough for a title; its record has it in any case."""
+    return len(text) <= MAX_TITLE
 
 
 class Titles:
@@ -30,13 +30,15 @@ class Titles:
 
     def given(self, kind: str, title: str) -> None:
         """Note a title; of each *kind*, ``custom-title`` and ``ai-title``, the last one counts."""
-        self._given[kind] = shortened(title)
+        if is_title(title):
+            self._given[kind] = title
 
     def summarised(self, leaf: str, text: str) -> None:
         """Note a summary of the messages up to *leaf*."""
         key = Identities.key(leaf)
         self._summaries.pop(key, None)
-        self._summaries[key] = shortened(text)
+        if is_title(text):
+            self._summaries[key] = text
         if len(self._summaries) > MAX_SUMMARIES:
             del self._summaries[next(iter(self._summaries))]
 

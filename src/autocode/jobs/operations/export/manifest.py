@@ -62,7 +62,7 @@ class ManifestSource(_Strict):
     """A file that was exported: what it was, who read it, and what became of it.
 
     ``path`` is that of its members, without their endings; ``reader`` is ``None`` where only the raw bytes
-    were kept.
+    were kept. ``parts`` are the paths of a long source's parts in order, absent where there is one.
     """
 
     path: MemberPath
@@ -75,6 +75,7 @@ class ManifestSource(_Strict):
     damaged: Count
     damaged_bytes: Count
     redacted: dict[str, int]
+    parts: Annotated[list[MemberPath], Field(min_length=2)] | None = None
 
 
 class UnreadSource(_Strict):
@@ -98,7 +99,7 @@ class Manifest(_Strict):
 
     def to_bytes(self) -> bytes:
         """Return the canonical JSON, which is the object that was read."""
-        return canonical_json(self.model_dump(mode="json"))
+        return canonical_json(self.model_dump(mode="json", exclude_unset=True))
 
     @property
     def digest(self) -> str:
