@@ -105,14 +105,19 @@ class Identities:
 
     def dump(self) -> SavedIds:
         """Return what is known, in a form that depends on the records alone."""
-        seen = array("Q", sorted([*self._saved.seen, *self._trees]))
+        new = sorted(self._trees.items())
+        places = [bisect_left(self._saved.seen, key) for key, _ in new]
+        seen = _merged(self._saved.seen, places, (key for key, _ in new))
         waiting = [(parent, tree) for parent in sorted(self._awaited) for tree in self._awaited[parent]]
         if not waiting:
             return SavedIds(seen, array("I"), array("Q"))
         numbers = {self._root(tree): number for number, (_, tree) in enumerate(waiting, 1)}
-        known = dict(zip(self._saved.seen, self._saved.trees, strict=False)) | self._trees
-        trees = (numbers.get(self._root(known.get(key, _SETTLED)), _SETTLED) for key in seen)
-        return SavedIds(seen, array("I", trees), array("Q", [parent for parent, _ in waiting]))
+        renamed = [numbers.get(self._root(tree), _SETTLED) for tree in range(len(self._roots))]
+        old = self._saved.trees or array("I", bytes(4 * len(self._saved.seen)))
+        if any(renamed[tree] != tree for tree in range(1 + len(self._saved.awaited))):
+            old = array("I", [renamed[tree] for tree in old])
+        trees = _merged(old, places, (renamed[tree] for _, tree in new))
+        return SavedIds(seen, trees, array("Q", [parent for parent, _ in waiting]))
 
     def _is_full(self) -> bool:
         return len(self._saved.seen) + len(self._trees) >= self._limit
@@ -176,6 +181,18 @@ class Calls:
     def restore(self, calls: Iterable[tuple[bytes, str]]) -> None:
         """Take up what :meth:`dump` gave."""
         self._records = OrderedDict(calls)
+
+
+def _merged(old: array[int], places: Iterable[int], new: Iterable[int]) -> array[int]:
+    """Return *old* with *new* values at *places*; copies runs, so that its length hardly matters."""
+    merged = array(old.typecode)
+    start = 0
+    for place, value in zip(places, new, strict=True):
+        merged.extend(old[start:place])
+        merged.append(value)
+        start = place
+    merged.extend(old[start:])
+    return merged
 
 
 def _key(text: str) -> int:

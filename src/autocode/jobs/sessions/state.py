@@ -62,7 +62,8 @@ class Knowledge:
         if saved is not None:
             pairs = zip(saved.facts["calls"], saved.texts["calls"], strict=True)
             self.calls.restore((base64.b64decode(key), record) for key, record in pairs)
-            self.totals.restore((base64.b64decode(key), counts) for key, *counts in saved.facts["messages"])
+            messages, counts = saved.facts["messages"], saved.facts["counts"]
+            self.totals.restore(base64.b64decode(messages), _unpacked("Q", counts))
 
     def texts(self) -> dict[str, Any]:
         """Return what is text of the session."""
@@ -71,12 +72,14 @@ class Knowledge:
     def facts(self) -> dict[str, Any]:
         """Return all else."""
         ids = self.identities.dump()
+        messages, counts = self.totals.dump()
         return {
             "seen": _packed(ids.seen),
             "trees": _packed(ids.trees),
             "awaited": _packed(ids.awaited),
             "calls": [_written(key) for key, _ in self.calls.dump()],
-            "messages": [[_written(key), *counts] for key, counts in self.totals.dump()],
+            "messages": _written(messages),
+            "counts": _packed(counts),
         }
 
 
