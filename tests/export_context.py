@@ -41,29 +41,36 @@ class StoreContext:
 
     @contextmanager
     def output(self, media_type: str) -> Iterator[Output]:
+        """Open a new object."""
         with self.store.stage() as staging:
             yield _Output(staging, media_type)
 
     def put(self, chunks: Iterable[bytes], media_type: str, *, needs: Iterable[str] = ()) -> Produced:
+        """Write an object."""
         with self.output(media_type) as output:
             for chunk in chunks:
                 output.write(chunk)
             return output.finish(needs=needs)
 
     def open(self, digest: str) -> AbstractContextManager[BinaryIO]:
+        """Open an object."""
         return cast("AbstractContextManager[BinaryIO]", self.store.open(digest))
 
     def read(self, digest: str) -> bytes:
+        """Return an object."""
         with self.store.open(digest) as reader:
             return reader.read_all(limit=1 << 28)
 
     def folder(self, root: str) -> Path:
+        """Return the one folder."""
         return self.root
 
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
+        """Remember what was told."""
         self.told.append((done, total, unit))
 
     def once(self, key: str, effect: Callable[[str], Any]) -> Any:
+        """Perform the effect."""
         return effect(key)
 
     def check(self) -> None:
@@ -84,6 +91,7 @@ class Job:
     attempt: int = 1
 
     async def step(self, step: Step[I], inputs: I, *, label: str | None = None) -> Produced:
+        """Run the step unless it is remembered."""
         self.before(step.name)
         key = step.memo_key(self.job_id, inputs)
         self.keys.append(key)
@@ -93,18 +101,22 @@ class Job:
         return self.memo[key]
 
     def read(self, digest: str) -> bytes:
+        """Return an object."""
         return self.context.read(digest)
 
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
+        """Remember what was told."""
         self.context.progress(done, total, unit)
 
 
 def job_over(root: Path, home: Path, *, redact: bool = True, select: tuple[str, ...] = ()) -> Job:
     """Return a job that exports what lies in *root* into a store in *home*."""
-    payload = ExportPayload.model_validate({
-        "sources": [{"root": "samples", "select": select}],
-        "redact": redact,
-    })
+    payload = ExportPayload.model_validate(
+        {
+            "sources": [{"root": "samples", "select": select}],
+            "redact": redact,
+        }
+    )
     return Job(StoreContext(root, LocalStore(home / "store")), payload)
 
 
@@ -113,7 +125,9 @@ def run(job: Job) -> str:
     return asyncio.run(EXPORT.run(job)).digest
 
 
-def export(root: Path, home: Path, *, redact: bool = True, select: tuple[str, ...] = ()) -> tuple[LocalStore, str]:
+def export(
+    root: Path, home: Path, *, redact: bool = True, select: tuple[str, ...] = ()
+) -> tuple[LocalStore, str]:
     """Export *root*, and return the store and the digest."""
     job = job_over(root, home, redact=redact, select=select)
     return job.context.store, run(job)

@@ -37,6 +37,11 @@ def _enqueued(db: Database) -> None:
     jobs.enqueue(db, new_job())
 
 
+def _due(db: Database) -> None:
+    _enqueued(db)
+    attempts.set_run(db, "job", 1, "run")
+
+
 def _running(db: Database) -> Attempt:
     attempt = started(db)
     checkpoints.reserve(db, attempt, produced("part").digest, 4)
@@ -80,9 +85,12 @@ def _note(db: Database, _: Attempt | None) -> None:
 OPERATIONS: Final = (
     Operation("enqueue", lambda _: None, lambda db, _: jobs.enqueue(db, new_job())),
     Operation("set_run", _enqueued, lambda db, _: attempts.set_run(db, "job", 1, "run")),
+    Operation("attach_or_enqueue", lambda _: None, lambda db, _: jobs.attach_or_enqueue(db, new_job())),
+    Operation("pick_due", _due, lambda db, _: attempts.pick_due(db, "job", "worker")),
     Operation("begin", _enqueued, lambda db, _: begin(db)),
     Operation("renew", _running, lambda db, a: attempts.renew(db, _held(a))),
     Operation("end", _worked, lambda db, _: attempts.end(db, "job", 1, Outcome.CRASHED, error=problem())),
+    Operation("close_run", _committed, lambda db, _: attempts.close_run(db, "job", 1)),
     Operation("reserve", _running, lambda db, a: checkpoints.reserve(db, _held(a), produced("x").digest, 1)),
     Operation("commit_step", _running, _step),
     Operation("forget", _worked, lambda db, _: checkpoints.forget(db, memo_key(inputs="a"))),
@@ -149,6 +157,8 @@ def serve() -> None:
 
     A child of a process that has imported everything starts in milliseconds.
     """
+    for url in ("sqlite://", "postgresql+psycopg://"):
+        Database(url)  # imports the driver
     for line in sys.stdin:
         url, name, fields, k = json.loads(line)
         child = os.fork()

@@ -17,12 +17,19 @@ from typing import Any
 
 import pytest
 from inotify_simple import INotify, flags
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from acceptance.command import Command, Done
+from acceptance.command import Command
 from autocode.jobs import crash
+from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore, verify_store
 from autocode.jobs.testing.samples import write_samples
+
+# thirty runs of a command that starts Prefect, on a machine that others may be using
+pytestmark = pytest.mark.timeout(900)
 
 
 @dataclass(frozen=True)
@@ -84,24 +91,9 @@ def opened_files(folder: Path) -> Iterator[set[str]]:
             thread.join()
 
 
-def export_again(command: Command, undisturbed: Undisturbed, out: Path) -> tuple[Done, set[str]]:
-    """Run the same command again and say which session files it opened."""
-    with opened_files(undisturbed.sessions) as opened:
-        done = command.run("export", undisturbed.sessions, "-o", out, "--json")
-    return done, opened
-
-
-async def prefect_view(home: Path) -> tuple[list[Any], list[Any]]:
+async def prefect_view(address: Address) -> tuple[list[FlowRun], list[TaskRun]]:
     """Ask Prefect's own API for the flow runs and task runs of a home."""
-    from prefect.client.orchestration import get_client
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-
-    from autocode.jobs.engine.server import private_server
-
-    with (
-        private_server(Home(home)) as address,
-        temporary_settings({PREFECT_API_URL: address.url, PREFECT_API_AUTH_STRING: address.auth}),
-    ):
+    with temporary_settings({PREFECT_API_URL: address.url, PREFECT_API_AUTH_STRING: address.auth}):
         async with get_client() as client:
             runs = await client.read_flow_runs()
             tasks = await client.read_task_runs()
@@ -134,10 +126,14 @@ def test_an_export_killed_at_any_crash_point_ends_with_the_same_bundle(
     command = Command(tmp_path / "home")
     nth = ":4" if point.startswith("step.") else ""
 
-    killed = command.run(
-        "export", undisturbed.sessions, "-o", tmp_path / "out", "--json", AUTOCODE_CRASH=f"{point}{nth}"
-    )
-    again, opened = export_again(command, undisturbed, tmp_path / "out")
+    arguments = ("export", undisturbed.sessions, "-o", tmp_path / "out", "--json")
+    Home(command.home).prepare()
+    # the test keeps the private server alive over both runs, since a start costs seconds
+    with private_server(Home(command.home)) as address:
+        killed = command.run(*arguments, AUTOCODE_CRASH=f"{point}{nth}")
+        with opened_files(undisturbed.sessions) as opened:
+            again = command.run(*arguments)
+        runs, tasks = asyncio.run(prefect_view(address))
 
     assert killed.status == -signal.SIGKILL, killed.err
     assert again.status == 0, again.err
@@ -155,11 +151,6 @@ def test_an_export_killed_at_any_crash_point_ends_with_the_same_bundle(
         # only the sessions that attempt 1 had not read are opened again
         assert len(opened) == len(read_now)
         assert len(read_before) + len(read_now) == len(undisturbed.checkpoints) - 2
-    nothing_left(command)
-    cursors_without_gaps(command.home)
-
-    runs, tasks = asyncio.run(prefect_view(command.home))
-
     states = sorted(run.state.type.value for run in runs)
     expected = {
         "enqueue.after-commit": ["COMPLETED"],
@@ -172,12 +163,11 @@ def test_an_export_killed_at_any_crash_point_ends_with_the_same_bundle(
     if point.startswith("step."):
         assert len(cached) == len(done_before)
     nothing_left(command)
+    cursors_without_gaps(command.home)
 
 
 def test_thirty_kills_at_random_moments_change_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
     """Kill the command thirty times from outside, at random moments; the bundle stays the same."""
-    from autocode.jobs.engine.server import private_server
-
     seed = int(os.environ.get("AUTOCODE_KILL_SEED", "20261130"))
     draw = random.Random(seed)
     command = Command(tmp_path / "home")

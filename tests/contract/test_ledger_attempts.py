@@ -198,7 +198,10 @@ def test_end_plans_one_next_attempt_after_a_pause(database: Database, outcome: O
 
 @pytest.mark.parametrize("outcome", FREE)
 def test_handing_back_costs_nothing(database: Database, outcome: Outcome) -> None:
-    """An attempt that was handed back, or whose run vanished, uses no budget; the next one is due at once."""
+    """An attempt that was handed back, or whose run vanished, uses no budget.
+
+    The next one is due at once after a hand-back, and after the first pause where a run vanished.
+    """
     started(database, max_attempts=1)
 
     for n in range(1, 6):
@@ -206,7 +209,10 @@ def test_handing_back_costs_nothing(database: Database, outcome: Outcome) -> Non
 
     last, planned = rows(database, schema.attempts)[-2:]
     assert numbers(database) == [1, 2, 3, 4, 5, 6]
-    assert planned.due_at == last.ended_at
+    longest = timedelta() if outcome is Outcome.INTERRUPTED else timedelta(seconds=PAUSE.first)
+    assert (
+        longest * (1 - PAUSE.jitter) - timedelta(milliseconds=1) <= planned.due_at - last.ended_at <= longest
+    )
     assert not any(row.counts for row in rows(database, schema.attempts))
 
 
@@ -412,3 +418,55 @@ def test_a_lost_attempt_may_still_be_running(database: Database) -> None:
     job = queries.get(database, "job")
 
     assert (job.status, job.possible_double_run) == (JobStatus.RUNNING, True)
+
+
+def test_a_due_attempt_is_picked_once(database: Database) -> None:
+    """Of many processes that look for work one picks the attempt, and gets the id of its run."""
+    jobs.enqueue(database, new_job())
+    attempts.set_run(database, "job", 1, "run")
+
+    picked = in_threads(10, lambda number: attempts.pick_due(database, "job", f"process-{number}"))
+
+    assert sorted(picked, key=str) == [None] * 9 + ["run"]
+    assert rows(database, schema.attempts)[0].holder == f"process-{picked.index('run')}"
+
+
+def test_what_cannot_be_picked(database: Database) -> None:
+    """An attempt is picked once it is due, and only if it has a run and hasn't begun or ended."""
+    jobs.enqueue(database, new_job("no-run"))
+    started(database, "begun")
+    started(database, "later")
+    attempts.end(database, "later", 1, Outcome.FAILED)
+    attempts.set_run(database, "later", 2, "later-run-2")
+    jobs.enqueue(database, new_job("ended", max_attempts=1))
+    attempts.set_run(database, "ended", 1, "ended-run-1")
+    attempts.end(database, "ended", 1, Outcome.FAILED)
+
+    picked = [
+        attempts.pick_due(database, name, "p") for name in ("no-run", "begun", "later", "ended", "nobody")
+    ]
+
+    assert picked == [None] * 5
+
+
+def test_a_picked_attempt_belongs_to_its_process(database: Database) -> None:
+    """An attempt that one process picked is begun by that process and no other."""
+    jobs.enqueue(database, new_job())
+    attempts.set_run(database, "job", 1, "run")
+    attempts.pick_due(database, "job", "mine")
+
+    with pytest.raises(AttemptEnded):
+        attempts.begin(database, "job", 1, flow_run_id="run", holder="another")
+
+    assert attempts.begin(database, "job", 1, flow_run_id="run", holder="mine").n == 1
+
+
+def test_close_run_is_noted(database: Database) -> None:
+    """That Prefect knows of an end is noted, twice as once."""
+    started(database)
+    attempts.end(database, "job", 1, Outcome.CRASHED)
+
+    for _ in range(2):
+        attempts.close_run(database, "job", 1)
+
+    assert [(row.n, row.run_closed) for row in rows(database, schema.attempts)] == [(1, True), (2, False)]

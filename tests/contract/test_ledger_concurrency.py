@@ -44,6 +44,8 @@ def stamp_until(url: str, quiet: threading.Event) -> None:
         for job_id in queries.open_jobs(database):
             results.mark_verified(database, job_id, produced(job_id).digest)
             look(database, job_id)
+            for n in (1, 2):
+                attempts.close_run(database, job_id, n)
         if last and not queries.open_jobs(database):
             break
     database.close()

@@ -227,15 +227,17 @@ def test_a_reader_sees_one_moment(database: Database, ledger_url: str) -> None:
 
 
 def test_open_jobs_are_those_to_look_at(database: Database) -> None:
-    """Reconcile is shown jobs that aren't over, and jobs that are over but have facts to tell."""
+    """Reconcile is shown jobs that aren't over, that have facts to tell, or whose run's end Prefect lacks."""
     started(database, "running")
-    started(database, "dead-untold")
-    attempts.end(database, "dead-untold", 1, Outcome.PERMANENT)
-    started(database, "dead-told")
-    attempts.end(database, "dead-told", 1, Outcome.PERMANENT)
-    look(database, "dead-told")
+    for job_id in ("dead-untold", "dead-unclosed", "dead-settled"):
+        started(database, job_id)
+        attempts.end(database, job_id, 1, Outcome.PERMANENT)
+    attempts.close_run(database, "dead-untold", 1)
+    look(database, "dead-unclosed")
+    look(database, "dead-settled")
+    attempts.close_run(database, "dead-settled", 1)
 
-    assert queries.open_jobs(database) == ["dead-untold", "running"]
+    assert queries.open_jobs(database) == ["dead-unclosed", "dead-untold", "running"]
 
 
 def test_begin_is_not_needed_for_open(database: Database) -> None:
@@ -245,3 +247,41 @@ def test_begin_is_not_needed_for_open(database: Database) -> None:
     begin(database)
 
     assert queries.open_jobs(database) == ["job"]
+
+
+def test_attaching_finds_the_unfinished_job(database: Database) -> None:
+    """The same request attaches to its unfinished job; once that is over, it makes a new one."""
+    first = jobs.attach_or_enqueue(database, new_job("first"))
+    again = jobs.attach_or_enqueue(database, new_job("second"))
+    other = jobs.attach_or_enqueue(database, new_job("third", payload={"size": 2}))
+    results.request_cancel(database, "first")
+
+    after = jobs.attach_or_enqueue(database, new_job("fourth"))
+
+    assert (first, again, other, after) == (
+        ("first", True),
+        ("first", False),
+        ("third", True),
+        ("fourth", True),
+    )
+    assert [row.job_id for row in rows(database, schema.jobs)] == ["first", "fourth", "third"]
+
+
+def test_attaching_under_a_taken_id(database: Database) -> None:
+    """A new job can't take the id of one that is over."""
+    die = started(database)
+    attempts.end(database, "job", die.n, Outcome.PERMANENT)
+
+    with pytest.raises(JobConflict):
+        jobs.attach_or_enqueue(database, new_job())
+
+    assert facts_of(database) == ["enqueued", "begun", "ended"]
+
+
+def test_many_attach_to_one_job(database: Database) -> None:
+    """Simultaneous callers with the same request all get the same job, and one of them made it."""
+    outcomes = in_threads(12, lambda number: jobs.attach_or_enqueue(database, new_job(f"job-{number}")))
+
+    assert len({job_id for job_id, _ in outcomes}) == 1
+    assert sum(created for _, created in outcomes) == 1
+    assert len(rows(database, schema.jobs)) == 1

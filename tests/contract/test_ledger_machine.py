@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -310,11 +311,12 @@ class Ledger(RuleBasedStateMachine):
                 assert shown.result.digest == job.result
 
 
-def test_random_lives(ledger_url: str) -> None:
+@pytest.mark.timeout(600)
+def test_random_lives(ledger_url: str, dialect: str) -> None:
     """Whatever several processes do in whatever order, the ledger keeps its invariants."""
     bounded = settings(
-        max_examples=20,
-        stateful_step_count=40,
+        max_examples=25 if dialect == "sqlite" else 8,
+        stateful_step_count=35,
         deadline=None,
         database=None,
         # shrinking takes minutes; the steps that are printed can be replayed as they are

@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from export_context import export, line, objects_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autocode.jobs.canonical import canonical_json
 from autocode.jobs.operations.export import encoding
 from autocode.jobs.operations.export.encoding import encode_record, pieces_of
+from export_context import export, line, objects_of
 
+TEXTS = st.text(st.characters(), max_size=20)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(), max_size=20),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(st.characters(), max_size=8), inner, max_size=5),
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXTS, inner, max_size=5),
     max_leaves=30,
-)  # fmt: skip
+)
 
 
 @given(VALUES)
@@ -52,7 +53,7 @@ def test_large_and_small_records_make_one_file(tmp_path: Path, monkeypatch: pyte
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "s").write_bytes(b"".join(line("x" * size) for size in (1, 900, 2, 3, 1000, 4)))
-    store, expected = export(folder, tmp_path / "one")
+    _, expected = export(folder, tmp_path / "one")
     for limit in (0, 800, 1 << 30):
         monkeypatch.setattr(sys.modules["autocode.jobs.operations.export.read"], "LARGE", limit)
 

@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-from export_context import Job, StoreContext, export, job_over, line, manifest_of, paths_of, run
 
 from autocode.jobs.canonical import canonical_json
 from autocode.jobs.operations.export import ExportPayload
 from autocode.jobs.operations.export.payload import ReadInputs, Source
 from autocode.jobs.store import LocalStore
 from autocode.jobs.testing.samples import write_samples
+from export_context import Job, StoreContext, export, job_over, line, manifest_of, paths_of, run
 
 
 @pytest.fixture
@@ -52,7 +52,12 @@ def test_the_order_of_the_sources_does_not_count(samples: Path, tmp_path: Path) 
     store = LocalStore(tmp_path / "store")
 
     digests = {
-        run(Job(StoreContext(samples, store), ExportPayload(sources=tuple(Source(root="r", select=select) for select in selects))))
+        run(
+            Job(
+                StoreContext(samples, store),
+                ExportPayload(sources=tuple(Source(root="r", select=select) for select in selects)),
+            )
+        )
         for selects in (
             [tuple(names)],
             [tuple(reversed(names))],
@@ -92,7 +97,9 @@ def test_the_manifest_counts_what_its_members_are(samples: Path, tmp_path: Path)
 
     manifest = manifest_of(store, digest)
 
-    assert [store.verify(m["sha256"]).size for m in manifest["members"]] == [m["size"] for m in manifest["members"]]
+    assert [store.verify(m["sha256"]).size for m in manifest["members"]] == [
+        m["size"] for m in manifest["members"]
+    ]
     assert manifest["totals"]["members"] == len(manifest["members"])
     assert manifest["totals"]["member_bytes"] == sum(m["size"] for m in manifest["members"])
     assert manifest["totals"]["sessions"] == 4
@@ -154,7 +161,10 @@ def test_the_same_bytes_twice_are_one_session(tmp_path: Path) -> None:
     store, twice = export(folder, tmp_path)
 
     assert twice == once
-    assert paths_of(store, twice) == ["data/sessions/claude-code/s-1.jsonl", "data/sessions/claude-code/s-1.report.json"]
+    assert paths_of(store, twice) == [
+        "data/sessions/claude-code/s-1.jsonl",
+        "data/sessions/claude-code/s-1.report.json",
+    ]
 
 
 def test_one_session_at_two_moments_keeps_both(tmp_path: Path) -> None:
@@ -168,17 +178,19 @@ def test_one_session_at_two_moments_keeps_both(tmp_path: Path) -> None:
 
     manifest = manifest_of(store, digest)
     assert sorted(source["path"] for source in manifest["sources"]) == sorted(
-        f"data/sessions/claude-code/s-1~{source['sha256'].removeprefix('sha256:')}" for source in manifest["sources"]
+        f"data/sessions/claude-code/s-1~{source['sha256'].removeprefix('sha256:')}"
+        for source in manifest["sources"]
     )
-    assert [source["records"] for source in sorted(manifest["sources"], key=lambda s: int(s["size"]))] == [2, 3]
+    assert [source["records"] for source in sorted(manifest["sources"], key=lambda s: int(s["size"]))] == [
+        2,
+        3,
+    ]
 
 
+@pytest.mark.needs_samples
 def test_snapshots_of_a_real_session_are_all_kept(tmp_path: Path) -> None:
     """A session at six moments of its life gives six sessions under six paths."""
-    folder = os.environ.get("AUTOCODE_SAMPLES")
-    if folder is None:
-        pytest.skip("needs the folder of real samples")
-    growth = Path(folder) / "growth"
+    growth = Path(os.environ["AUTOCODE_SAMPLES"]) / "growth"
     expected = {path.read_bytes() for path in growth.rglob("*.jsonl")}
 
     store, digest = export(growth, tmp_path)
@@ -201,7 +213,7 @@ def test_subagents_lie_below_their_session(tmp_path: Path) -> None:
 
 
 def test_unread_files_are_named_by_digest_and_exported_only_raw(samples: Path, tmp_path: Path) -> None:
-    """A file that no reader knows is listed by kind, digest and size; its bytes go in without redaction only."""
+    """A file that no reader knows is listed by kind, digest and size; its bytes go in unredacted only."""
     gemini = next(samples.rglob("gemini-cli/**/*.json"))
     content = gemini.read_bytes()
     store, redacted = export(samples, tmp_path)
@@ -220,7 +232,9 @@ def test_without_redaction_every_source_is_kept_raw(samples: Path, tmp_path: Pat
     """Each file's bytes are members of an export without redaction, and of no other."""
     store, digest = export(samples, tmp_path, redact=False)
 
-    contents = {store.open(m["sha256"]).read_all(limit=1 << 20) for m in manifest_of(store, digest)["members"]}
+    contents = {
+        store.open(m["sha256"]).read_all(limit=1 << 20) for m in manifest_of(store, digest)["members"]
+    }
 
     assert {path.read_bytes() for path in samples.rglob("*") if path.is_file()} <= contents
     assert not [path for path in paths_of(*export(samples, tmp_path / "redacted")) if path.endswith(".raw")]

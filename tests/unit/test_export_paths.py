@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from export_context import StoreContext, export, job_over, line, paths_of, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,14 +14,37 @@ from autocode.jobs.operations.export.bundle import write_manifest
 from autocode.jobs.operations.export.manifest import load_manifest
 from autocode.jobs.operations.export.payload import BundleInputs
 from autocode.jobs.store import LocalStore
+from export_context import StoreContext, export, job_over, line, paths_of, run
 
 SAFE = re.compile(r"data/sessions/claude-code/[A-Za-z0-9][A-Za-z0-9._~/-]*\.(jsonl|report\.json|raw)")
 
 HOSTILE = (
-    "../x", "a/b", "/etc/passwd", "..", ".", "", " ", "x" * 300, "two\nlines", "CON", "con.txt", "COM1", "lpt9.x",
-    "a\\b", "C:x", "-rf", "~root", "\N{LATIN SMALL LETTER E WITH ACUTE}", "e\N{COMBINING ACUTE ACCENT}", "dot.", "nul",
-    "\x00", "*", "\N{RIGHT-TO-LEFT OVERRIDE}cod", "\ud800",
-)  # fmt: skip
+    "../x",
+    "a/b",
+    "/etc/passwd",
+    "..",
+    ".",
+    "",
+    " ",
+    "x" * 300,
+    "two\nlines",
+    "CON",
+    "con.txt",
+    "COM1",
+    "lpt9.x",
+    "a\\b",
+    "C:x",
+    "-rf",
+    "~root",
+    "\N{LATIN SMALL LETTER E WITH ACUTE}",
+    "e\N{COMBINING ACUTE ACCENT}",
+    "dot.",
+    "nul",
+    "\x00",
+    "*",
+    "\N{RIGHT-TO-LEFT OVERRIDE}cod",
+    "\ud800",
+)
 
 
 @pytest.mark.parametrize("session_id", HOSTILE)
@@ -58,7 +80,13 @@ def test_sources_with_like_digests_are_told_apart(tmp_path: Path) -> None:
     """Two sources without ids whose digests begin alike, which can be contrived, get different paths."""
     context = StoreContext(tmp_path, LocalStore(tmp_path / "store"))
     normal = context.put([b"{}\n"], "text/plain")
-    report = {"tool": "claude-code", "reader": "claude-code", "revision": 1, "session_id": None, "agent_id": None}
+    report = {
+        "tool": "claude-code",
+        "reader": "claude-code",
+        "revision": 1,
+        "session_id": None,
+        "agent_id": None,
+    }
     entries = [
         context.put([canonical_json({
             "source": {"sha256": "sha256:" + "ab" * 8 + end * 48, "size": 3},

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from export_context import export, line, objects_of
 
-from autocode.jobs.operations.export.payload import Source
+from autocode.jobs.operations.export.payload import ExportPayload, Source
 from autocode.jobs.operations.export.preview import preview
 from autocode.jobs.operations.export.views import write_folder, write_zip
+from autocode.jobs.settings import Home
 from autocode.jobs.testing.samples import SampleSet, write_samples
+from export_context import export, line, objects_of
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,11 @@ def forms_of(secret: str) -> set[bytes]:
     """Return the ways in which a text can stand in a file: plain, in JSON, in JSON in JSON, either way."""
     forms = {secret}
     for _ in range(2):
-        forms |= {json.dumps(each, ensure_ascii=ascii_only)[1:-1] for each in set(forms) for ascii_only in (True, False)}
+        forms |= {
+            json.dumps(each, ensure_ascii=ascii_only)[1:-1]
+            for each in set(forms)
+            for ascii_only in (True, False)
+        }
     return {form.encode() for form in forms}
 
 
@@ -43,7 +48,7 @@ def test_the_search_finds_what_is_there(samples: SampleSet, tmp_path: Path) -> N
 
 
 def test_no_secret_in_any_object(samples: SampleSet, tmp_path: Path) -> None:
-    """Every object that the export leaves in the store, the scan included, is free of every planted secret."""
+    """Every object that the export leaves in the store, the scan too, is free of every planted secret."""
     store, _ = export(samples.folder, tmp_path)
 
     objects = objects_of(store)
@@ -58,10 +63,20 @@ def test_no_secret_in_any_view(samples: SampleSet, tmp_path: Path) -> None:
 
     folder = write_folder(store, digest, tmp_path)
     archive = write_zip(store, digest, tmp_path / "export.zip")
-    shown = preview(lambda _root: samples.folder, [Source(root="samples")]).to_json()
+    home = Home(tmp_path / "home")
+    home.prepare()
+    source = Source(root=home.add_root(samples.folder))
+    found = preview(home, ExportPayload(sources=(source,)))
+    shown = found.to_json()
 
     files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
-    assert found_in([*files, archive.read_bytes(), json.dumps(shown).encode()], samples) == []
+    assert (
+        found_in(
+            [*files, archive.read_bytes(), json.dumps(shown).encode(), "\n".join(found.lines()).encode()],
+            samples,
+        )
+        == []
+    )
     assert shown["totals"]["redacted"] >= len(samples.secrets)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from export_context import Job, export, job_over, leftovers_of, line, manifest_of, paths_of, run
 from pydantic import ValidationError
 
 from autocode.jobs.errors import (
@@ -25,6 +24,7 @@ from autocode.jobs.operations.export import EXPORT, frozen
 from autocode.jobs.operations.export.payload import Source
 from autocode.jobs.operations.export.scan import scan_files
 from autocode.jobs.store import posix, staging
+from export_context import Job, export, job_over, leftovers_of, line, manifest_of, paths_of, run
 
 ONE = line("one") + line("two")
 
@@ -72,19 +72,40 @@ def test_what_is_appended_after_the_scan_waits_for_the_next_export(folder: Path)
     assert digest == expected
 
 
+def _becomes_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _becomes_a_link(path: Path) -> None:
+    path.rename(path.with_name("target"))
+    path.symlink_to("target")
+
+
+def _becomes_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _loses_its_folder(path: Path) -> None:
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.touch()
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
         ("shrinks", lambda path: os.truncate(path, 10)),
         ("empties", lambda path: os.truncate(path, 0)),
         ("is rewritten", lambda path: path.write_bytes(ONE.replace(b"one", b"eno"))),
-        ("vanishes", lambda path: path.unlink()),
-        ("becomes a pipe", lambda path: (path.unlink(), os.mkfifo(path))),
-        ("becomes a folder", lambda path: (path.unlink(), path.mkdir())),
-        ("becomes a link", lambda path: path.rename(path.with_name("t")).parent.joinpath("s.jsonl").symlink_to("t")),
-        ("loses its folder", lambda path: (path.unlink(), path.parent.rmdir(), path.parent.write_bytes(b""))),
+        ("vanishes", Path.unlink),
+        ("becomes a pipe", _becomes_a_pipe),
+        ("becomes a folder", _becomes_a_folder),
+        ("becomes a link", _becomes_a_link),
+        ("loses its folder", _loses_its_folder),
     ],
-)  # fmt: skip
+)
 def test_a_source_that_changes_after_the_scan_stops_the_export(
     name: str, change: Callable[[Path], object], folder: Path
 ) -> None:
@@ -99,7 +120,9 @@ def test_a_source_that_changes_after_the_scan_stops_the_export(
     assert job.ran == ["scan"]
 
 
-def test_a_source_that_becomes_a_socket_stops_the_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_becomes_a_socket_stops_the_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A socket in a file's place is never connected to."""
     folder = tmp_path / "f"
     folder.mkdir()
@@ -129,7 +152,7 @@ def test_a_shortage_of_the_system_is_worth_another_try(
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return real(path, *rest, **more)  # type: ignore[arg-type]
 
-    job = job_that(folder, lambda: monkeypatch.setattr(frozen.os, "open", scarce), step)
+    job = job_that(folder, lambda: monkeypatch.setattr(os, "open", scarce), step)
 
     error = fails(job)
 
@@ -137,7 +160,9 @@ def test_a_shortage_of_the_system_is_worth_another_try(
     assert is_transient(error)
 
 
-def test_a_disk_that_fails_while_reading_is_worth_another_try(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_while_reading_is_worth_another_try(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An input error in the middle of a session names the file and is transient."""
 
     class Failing:
@@ -169,9 +194,7 @@ def test_a_link_that_appears_after_discovery_is_not_followed(folder: Path) -> No
     assert found.reasons in ({"vanished": 1}, {"symlink-outside": 1})
 
 
-@pytest.mark.parametrize(
-    "select", ["", "..", "../x", "/etc", "a/../b", "a//b", "a/", "./a", "a\0b", "."]
-)
+@pytest.mark.parametrize("select", ["", "..", "../x", "/etc", "a/../b", "a//b", "a/", "./a", "a\0b", "."])
 def test_a_selection_names_something_below_its_root(select: str) -> None:
     """No payload reaches out of a root, whatever way its path is written."""
     with pytest.raises(ValidationError):
@@ -210,7 +233,9 @@ def test_a_missing_path_is_named_with_its_neighbours(folder: Path) -> None:
         (b"\xff\xfe" * 100, "1 binary"),
     ],
 )
-def test_a_folder_without_sessions_says_what_is_there(content: bytes | None, kind: str, tmp_path: Path) -> None:
+def test_a_folder_without_sessions_says_what_is_there(
+    content: bytes | None, kind: str, tmp_path: Path
+) -> None:
     """No session is a permanent error that tells what was found instead."""
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -293,7 +318,9 @@ def test_loops_and_specials_are_left_out_and_counted(folder: Path) -> None:
     }  # fmt: skip
 
 
-def test_everything_left_out_is_counted_beyond_what_is_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_left_out_is_counted_beyond_what_is_listed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The manifest counts what was left out also where the list of names was cut short."""
     monkeypatch.setattr("autocode.jobs.sessions.discover._PROBLEMS_KEPT", 3)
     for number in range(10):
@@ -305,7 +332,9 @@ def test_everything_left_out_is_counted_beyond_what_is_listed(folder: Path, monk
 
 
 @pytest.mark.parametrize("nth", range(8))
-def test_a_full_disk_leaves_nothing_half_written(nth: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing_half_written(
+    nth: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whichever write finds the disk full, the error says so, and the next try gives the usual digest."""
     _, expected = export(folder, folder.parent / "undisturbed")
     writes = iter(range(1000))
@@ -355,4 +384,7 @@ def test_nested_selections_are_exported_once(folder: Path) -> None:
 
     store, digest = export(folder, folder.parent, select=("sub", "sub/t.jsonl", "sub-not"[:3]))
 
-    assert paths_of(store, digest) == ["data/sessions/claude-code/t.jsonl", "data/sessions/claude-code/t.report.json"]
+    assert paths_of(store, digest) == [
+        "data/sessions/claude-code/t.jsonl",
+        "data/sessions/claude-code/t.report.json",
+    ]

@@ -20,7 +20,7 @@ from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.reconcile import Reconciler
 from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.steps import PrefectJob, StepTask
-from autocode.jobs.engine.submit import identify, submit_from_deployment
+from autocode.jobs.engine.submit import identify, submit_adopted
 from autocode.jobs.engine.system import System, current_system
 from autocode.jobs.errors import AttemptEnded, LedgerUnavailable, StepTimedOut, UsageError, is_transient
 from autocode.jobs.kinds import Kind, Produced
@@ -72,7 +72,7 @@ async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequen
                 produced = await _perform(kind, payload, context, tasks)
         finally:
             if run.deployment_id is not None:
-                await _tell(system, attempt.job_id, run)
+                await _tell(system)
     return produced.digest
 
 
@@ -86,7 +86,7 @@ def _named(home: Home) -> Iterator[str]:
         yield name
 
 
-async def _tell(system: System, job_id: str, run: FlowRun) -> None:
+async def _tell(system: System) -> None:
     """Bring what people see up to date and plan on: under a worker nobody else does.
 
     What can't be told now is told by the next run, or by the next command on this home.
@@ -94,7 +94,7 @@ async def _tell(system: System, job_id: str, run: FlowRun) -> None:
     with suppress(httpx.HTTPError, LedgerUnavailable):
         async with get_client() as client:
             await Reconciler(system, PrefectRuns(client)).sweep()
-            await submit_from_deployment(system, client, job_id, run)
+            await submit_adopted(system, client)
 
 
 def _claim(system: System, kind: Kind[Any], payload: Mapping[str, Any], run: FlowRun, holder: str) -> Attempt:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import FlowRunCreate
 from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Scheduled, to_state_create
 
 from autocode.jobs import crash, kinds
@@ -17,7 +19,10 @@ from autocode.jobs.engine.loading import load_flow
 from autocode.jobs.engine.system import System
 from autocode.jobs.ledger import attempts, jobs
 
-__all__ = ["attempt_key", "identify", "submit_from_deployment", "submit_planned"]
+__all__ = ["attempt_key", "identify", "submit_adopted", "submit_planned"]
+
+_ADOPTED: Final = "prefect"
+"""What the id of an adopted job starts with; its first run's id follows."""
 
 
 def attempt_key(job_id: str, n: int) -> str:
@@ -31,7 +36,7 @@ def identify(run: FlowRun) -> tuple[str, int | None]:
     job_id, _, number = rest.rpartition(":")
     if prefix == "job" and job_id and number.isdecimal():
         return job_id, int(number)
-    return f"prefect:{run.id}", None
+    return f"{_ADOPTED}:{run.id}", None
 
 
 async def submit_planned(system: System, client: PrefectClient, job_id: str) -> None:
@@ -40,20 +45,23 @@ async def submit_planned(system: System, client: PrefectClient, job_id: str) -> 
     A process that died after the run was made and before the ledger knew finds the same run again by its
     idempotency key, which Prefect keeps unique within a flow.
     """
-    for n, due_at in await _wanting(system, job_id):
+    for wanting, n, due_at in await asyncio.to_thread(attempts.wants_run, system.db):
+        if wanting != job_id:
+            continue
         run = await _create(system, client, job_id, n, due_at)
         crash.at("submit.after-create")
         await asyncio.to_thread(attempts.set_run, system.db, job_id, n, str(run.id))
 
 
-async def submit_from_deployment(system: System, client: PrefectClient, job_id: str, model: FlowRun) -> None:
-    """Give every planned attempt of the job a run of the deployment that *model* is a run of. Idempotent.
+async def submit_adopted(system: System, client: PrefectClient) -> None:
+    """Give every planned attempt of an adopted job another run of its deployment. Idempotent.
 
     A worker takes it when it is due; until then the attempt holds no slot anywhere.
     """
-    if model.deployment_id is None:
-        return
-    for n, due_at in await _wanting(system, job_id):
+    for job_id, n, due_at in await asyncio.to_thread(attempts.wants_run, system.db):
+        model = await _adopted_run(client, job_id)
+        if model is None or model.deployment_id is None:
+            continue
         name, payload = await asyncio.to_thread(jobs.payload_of, system.db, job_id)
         run = await client.create_flow_run_from_deployment(
             model.deployment_id,
@@ -68,9 +76,14 @@ async def submit_from_deployment(system: System, client: PrefectClient, job_id: 
         await asyncio.to_thread(attempts.set_run, system.db, job_id, n, str(run.id))
 
 
-async def _wanting(system: System, job_id: str) -> list[tuple[int, datetime]]:
-    planned = await asyncio.to_thread(attempts.wants_run, system.db)
-    return [(n, due_at) for wanting, n, due_at in planned if wanting == job_id]
+async def _adopted_run(client: PrefectClient, job_id: str) -> FlowRun | None:
+    prefix, _, run_id = job_id.partition(":")
+    if prefix != _ADOPTED:
+        return None
+    try:
+        return await client.read_flow_run(UUID(run_id))
+    except (ObjectNotFound, ValueError):
+        return None
 
 
 async def _create(system: System, client: PrefectClient, job_id: str, n: int, due_at: datetime) -> FlowRun:

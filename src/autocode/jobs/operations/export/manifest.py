@@ -6,7 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from autocode.jobs.canonical import canonical_json, digest_of, is_digest
 from autocode.jobs.errors import UsageError
@@ -75,7 +83,12 @@ class ManifestSource(_Strict):
     damaged: Count
     damaged_bytes: Count
     redacted: dict[str, int]
-    parts: Annotated[list[MemberPath], Field(min_length=2)] | None = None
+    parts: list[MemberPath] = Field(default_factory=list, min_length=2)
+
+    @model_serializer(mode="wrap")
+    def _without_empty_parts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        return fields if self.parts else {name: value for name, value in fields.items() if name != "parts"}
 
 
 class UnreadSource(_Strict):
@@ -99,7 +112,7 @@ class Manifest(_Strict):
 
     def to_bytes(self) -> bytes:
         """Return the canonical JSON, which is the object that was read."""
-        return canonical_json(self.model_dump(mode="json", exclude_unset=True))
+        return canonical_json(self.model_dump(mode="json"))
 
     @property
     def digest(self) -> str:
@@ -137,9 +150,10 @@ def _clash(members: Sequence[Member]) -> tuple[str, str] | None:
     """Return two members that would be one file, or a file and its folder, where case doesn't count."""
     files: dict[str, str] = {}
     for member in members:
-        before = files.setdefault(member.path.casefold(), member.path)
-        if before is not member.path:
-            return before, member.path
+        folded = member.path.casefold()
+        if folded in files:
+            return files[folded], member.path
+        files[folded] = member.path
     for member in members:
         folder = member.path.casefold()
         while folder := folder.rpartition("/")[0]:

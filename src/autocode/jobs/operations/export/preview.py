@@ -7,20 +7,22 @@ stays that of one session's report. Neither store nor ledger is touched.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from autocode.jobs.errors import Permanent, describe
 from autocode.jobs.operations.export.frozen import frozen
 from autocode.jobs.operations.export.part import Before
-from autocode.jobs.operations.export.payload import FilePart, FoundFile, LeftOut, Source
+from autocode.jobs.operations.export.payload import ExportPayload, FilePart, FoundFile, ScanResult
 from autocode.jobs.operations.export.read import Shown
 from autocode.jobs.operations.export.scan import scan_files
+from autocode.jobs.settings import Home
 
 __all__ = ["Preview", "PreviewedFile", "preview"]
+
+_TOTALS: Final = ("files", "sessions", "records", "redacted", "damaged", "unread", "problems", "bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +63,44 @@ class PreviewedFile:
         }
 
 
-@dataclass(slots=True)
 class Preview:
-    """Iterate it for the files, in the order of their digests; then its counts are complete.
+    """Iterate it for the files, in the order of their digests; then its totals are complete.
+
+    Each iteration reads the sessions again, and starts the totals anew.
 
     Args:
-        left_out: what the walk could not take, by name and reason; the first 10,000.
-        reasons: all of it, by reason.
-        skipped_folders: folders that are never entered, by name.
-        totals: files, sessions, records, redacted, damaged, unread and bytes so far.
+        scanned: what the scan found.
+        redact: as in the payload.
     """
 
-    _files: Iterator[PreviewedFile]
-    left_out: tuple[LeftOut, ...]
-    reasons: dict[str, int]
-    skipped_folders: dict[str, int]
-    totals: Counter[str] = field(default_factory=Counter)
+    def __init__(self, scanned: ScanResult, *, redact: bool) -> None:
+        self.scanned = scanned
+        self.redact = redact
+        self.totals: Counter[str] = Counter()
+        """Files, sessions, records, redacted, damaged, unread, problems and bytes so far."""
 
     def __iter__(self) -> Iterator[PreviewedFile]:
-        for file in self._files:
+        self.totals = Counter(dict.fromkeys(_TOTALS, 0))
+        for _, same_bytes in groupby(self.scanned.files, key=lambda file: file.sha256):
+            file = _previewed(list(same_bytes), redact=self.redact)
             self._count(file)
             yield file
 
+    def lines(self) -> Iterator[str]:
+        """Yield everything as lines of text, each place of a redaction on its own; never a secret."""
+        for file in self:
+            yield from _lines_of(file)
+        for each in self.scanned.left_out:
+            yield f"left out  {each.name}: {each.reason}"
+        for name, count in self.scanned.skipped_folders.items():
+            yield f"left out  {count} folder(s) called {name}"
+        yield "in all    " + ", ".join(f"{name} {self.totals[name]:,}" for name in _TOTALS)
+
     def to_json(self) -> dict[str, Any]:
-        """Take what is left and return everything as one JSON object; holds every report in memory."""
+        """Read everything and return it as one JSON object; every report is in memory then."""
         files = [file.to_json() for file in self]
-        return {
-            "files": files,
-            "left_out": [{"name": each.name, "reason": each.reason} for each in self.left_out],
-            "reasons": self.reasons,
-            "skipped_folders": self.skipped_folders,
-            "totals": dict(sorted(self.totals.items())),
-        }
+        scanned = self.scanned.model_dump(mode="json", include={"left_out", "reasons", "skipped_folders"})
+        return {"files": files, **scanned, "totals": dict(sorted(self.totals.items()))}
 
     def _count(self, file: PreviewedFile) -> None:
         report = file.report or {}
@@ -110,33 +118,41 @@ class Preview:
         )
 
 
-def preview(
-    folder: Callable[[str], Path],
-    sources: Sequence[Source],
-    *,
-    redact: bool = True,
-    looked_at: Callable[[int], None] = lambda _count: None,
-) -> Preview:
-    """Scan *sources* and return a preview of their export; sessions are read when it is iterated.
-
-    Args:
-        folder: gives the path of a root by its name.
-        sources: the selections, as in the payload.
-        redact: as in the payload.
-        looked_at: told the number of files scanned so far; may raise to stop.
+def preview(home: Home, payload: ExportPayload) -> Preview:
+    """Scan what *payload* selects and return a preview; sessions are read when it is iterated.
 
     Raises:
-        UsageError: a selected path doesn't exist, or leads out of its root.
+        UsageError: a root or a selected path doesn't exist, or leads out of its root.
         Transient: the system is short of something that will be there again.
     """
-    scanned = scan_files(folder, sources, looked_at)
-    same_bytes = (list(files) for _, files in groupby(scanned.files, key=lambda file: file.sha256))
     return Preview(
-        (_previewed(files, redact=redact) for files in same_bytes),
-        scanned.left_out,
-        scanned.reasons,
-        scanned.skipped_folders,
+        scan_files(home.root, payload.sources, lambda _count: None),
+        redact=payload.redact,
     )
+
+
+def _lines_of(file: PreviewedFile) -> Iterator[str]:
+    verb = {"no": "not read", "raw": "raw"}.get(file.exported, "session")
+    if file.problem is not None:
+        verb = "PROBLEM"
+    records = sum((file.report or {}).get("records", {}).values())
+    facts = f"{file.kind}, {file.size:,} bytes" + (f", {records:,} records" if file.report else "")
+    yield f"{verb:<9} {file.names[0]} ({facts}, {file.sha256[:19]})"
+    for name in file.names[1:]:
+        yield f"          same bytes: {name}"
+    if file.problem is not None:
+        yield f"          {file.problem['detail']} {file.problem['hint']}"
+    for place in (file.redaction or {}).get("places", ()):
+        yield (
+            f"          redacted  {place['kind']} {place['n']} in record {place['record']}"
+            f" at {place['pointer'] or '/'}: {place['length']:,} characters"
+        )
+    if hidden := (file.redaction or {}).get("places_left_out", 0):
+        yield f"          redacted  {hidden:,} more places"
+    for name, count in (file.report or {}).get("lost", {}).items():
+        yield f"          lost      {name}: {count:,}"
+    for span in (file.report or {}).get("damaged", ()):
+        yield f"          damaged   {span['length']:,} bytes at {span['offset']:,}: {span['reason']}"
 
 
 def _previewed(files: Sequence[FoundFile], *, redact: bool) -> PreviewedFile:
