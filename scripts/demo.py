@@ -123,7 +123,7 @@ def what_next() -> None:
         "\n[bold]Try next[/]\n"
         f"  {home} .venv/bin/autocode-jobs jobs list\n"
         f"  {home} .venv/bin/autocode-jobs verify\n"
-        f"  .venv/bin/autocode-jobs export {FOLDER}/sessions --preview     what would be redacted, and where\n"
+        f"  .venv/bin/autocode-jobs export {FOLDER}/sessions --preview  what would be redacted, and where\n"
         "  .venv/bin/autocode-jobs export                         your own sessions\n"
     )
 

@@ -40,7 +40,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     uv = shutil.which("uv")
     if uv is not None:
         _run([uv, "venv", "--no-project", "--python", sys.executable, str(folder / "env")], cwd=folder)
-        install = [uv, "pip", "install", "--python", python]
+        install = [uv, "pip", "install", "--compile-bytecode", "--python", python]
     else:
         _run([sys.executable, "-m", "venv", str(folder / "env")], cwd=folder)
         install = [python, "-m", "pip", "install", "--quiet"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from autocode.jobs.sessions import Reader, Record, Report
@@ -19,6 +20,16 @@ def read(data: bytes, reader: Reader = CLAUDE) -> tuple[list[Record], Report]:
     """Read all of *data*."""
     reading = reader.read(io.BytesIO(data))
     return list(reading), reading.report
+
+
+def read_parts(parts: Sequence[bytes], reader: Reader) -> tuple[list[Record], Report]:
+    """Read one part after another, each from the state behind the one before."""
+    reading = reader.read(io.BytesIO(parts[0]))
+    records = list(reading)
+    for part in parts[1:]:
+        reading = reader.read(io.BytesIO(part), reading.state())
+        records += reading
+    return records, reading.report
 
 
 def body(data: bytes, reader: Reader = CLAUDE) -> list[Record]:

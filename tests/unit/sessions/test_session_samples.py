@@ -6,13 +6,14 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autocode.jobs.sessions import HEAD_BYTES, kind_of, sniff
-from unit.sessions.session_lines import accounted, read
+from autocode.jobs.sessions import HEAD_BYTES, Cutter, kind_of, sniff
+from unit.sessions.session_lines import accounted, read, read_parts
 
 SAMPLES = os.environ.get("AUTOCODE_SAMPLES")
 FOLDERS = {"claude-code": "claude-code", "growth": "claude-code", "codex": "codex"}
@@ -145,3 +146,17 @@ def test_glued_lines_of_real_transcripts_are_parted(path: Path) -> None:
     assert len(glued) == 1
     before = records[glued[0]["seq"] - 1]["source"]
     assert glued[0]["source"]["offset"] == before["offset"] + before["length"]
+
+
+@pytest.mark.parametrize("path", files(*FOLDERS), ids=lambda path: path.name[:36])
+def test_a_real_transcript_in_parts(path: Path) -> None:
+    """Cut every 64 KiB, a real transcript gives what it gives whole."""
+    data = path.read_bytes()
+    reader = sniff(data[:HEAD_BYTES])
+    assert reader is not None
+    cutter = Cutter(64 * 1024)
+    cutter.feed(data)
+    ends = list(accumulate(part.size for part in cutter.finish()))
+    parts = [data[start:end] for start, end in pairwise([0, *ends])]
+
+    assert read_parts(parts, reader) == read(data, reader)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from autocode.jobs.errors import RedactionFailed
@@ -29,15 +29,19 @@ class Redactor:
     Args:
         policy: the rules.
         window: characters that one search covers; it changes no output.
+        state: what :meth:`state` gave behind the part before, where a session is redacted in parts. Numbers
+            and report go on; since secrets aren't part of a state, one that occurs again gets a new number.
     """
 
-    def __init__(self, policy: Policy, *, window: int = WINDOW) -> None:
+    def __init__(
+        self, policy: Policy, *, window: int = WINDOW, state: Mapping[str, Any] | None = None
+    ) -> None:
         self.policy = policy
-        self.report = RedactionReport()
+        self.report = RedactionReport.from_json(state["report"]) if state else RedactionReport()
         self._window = window
         self._gate = Gate(policy.rules)
         self._numbers: dict[tuple[str, str], int] = {}
-        self._last: dict[str, int] = {}
+        self._last: dict[str, int] = dict(state["numbers"]) if state else {}
         self._room = _REMEMBERED
 
     def redact_record(self, seq: int, record: Any) -> Any:
@@ -63,6 +67,18 @@ class Redactor:
             RedactionFailed: as in :meth:`redact_record`; the record number is 0.
         """
         return self._redact(value, pointer_prefix, 0)
+
+    def mask(self, value: Any) -> Any:
+        """Return what :meth:`redact` does, without a word in the report: for copies that nobody is shown."""
+        kept, self.report = self.report, RedactionReport()
+        try:
+            return self._redact(value, "", 0)
+        finally:
+            self.report = kept
+
+    def state(self) -> dict[str, Any]:
+        """Return what the next part needs: how far the numbers are, and the report. No secret is in it."""
+        return {"numbers": dict(sorted(self._last.items())), "report": self.report.to_json()}
 
     def _redact(self, value: Any, prefix: str, seq: int) -> Any:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -60,6 +61,12 @@ class RedactionReport:
         self.counts[place.kind] = self.counts.get(place.kind, 0) + 1
         if len(self.places) < PLACES_KEPT:
             self.places.append(place)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RedactionReport:
+        """Return the report that :meth:`to_json` made *value* of."""
+        places = [Place(**place) for place in value["places"]]
+        return cls(dict(value["counts"]), places, value["total"])
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object with sorted kinds; ``places_left_out`` says what the cap hid."""

@@ -8,15 +8,22 @@
         reading = reader.read(stream)
         for record in reading: ...
         reading.report.to_json()
+
+A long source can be read in parts (:class:`Cutter` says where they end), each with the state behind the one
+before: ``reader.read(part, state)``.
 """
 
 from autocode.jobs.sessions.base import FORMAT, Reader, Reading, Record, Report, Span
+from autocode.jobs.sessions.parts import PART, Cutter, Part
 from autocode.jobs.sessions.sniff import HEAD_BYTES, READERS, kind_of, sniff
 
 __all__ = [
     "FORMAT",
     "HEAD_BYTES",
+    "PART",
     "READERS",
+    "Cutter",
+    "Part",
     "Reader",
     "Reading",
     "Record",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
@@ -98,6 +98,10 @@ class Report:
         default_factory=lambda: {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}
     )
     complete: bool = False
+    open_line: bool = field(default=False, compare=False)
+    """The source ends within a line; not part of the report, but needed to go on from it."""
+    head_known: bool = field(default=False, compare=False)
+    """The session's own record is final, whatever is appended; not part of the report either."""
 
     def lose(self, name: str, times: int = 1) -> None:
         """Count *times* losses under *name*; past 200 different names they go under ``other``."""
@@ -156,10 +160,17 @@ class Reading(Iterator[Record]):
     Args:
         records: the records; they fill *report* while they are taken.
         report: what the reading knows so far; ``report.complete`` says that it is final.
+        dump: makes the state, given a function that is applied to the session's text in it.
     """
 
-    def __init__(self, records: Iterator[Record], report: Report) -> None:
+    def __init__(
+        self,
+        records: Iterator[Record],
+        report: Report,
+        dump: Callable[[Callable[[Any], Any]], bytes],
+    ) -> None:
         self._records = records
+        self._dump = dump
         self.report = report
 
     def __iter__(self) -> Reading:
@@ -167,6 +178,22 @@ class Reading(Iterator[Record]):
 
     def __next__(self) -> Record:
         return next(self._records)
+
+    def state(self, shown: Callable[[Any], Any] = lambda text: text) -> bytes:
+        """Return what the reader must know to go on behind the bytes that it has read.
+
+        Canonical JSON that depends on these bytes alone. It holds text of the session (a title, its folder,
+        ids of tool calls), so it is as private as the session.
+
+        Args:
+            shown: applied once to all such text, a JSON value, before it is written; it may replace
+                strings, and must keep the form.
+
+        Raises:
+            UsageError: records are left to read, the bytes end within a line, or they are so few that the
+                session's own record may not be final.
+        """
+        return self._dump(shown)
 
 
 class Reader(Protocol):
@@ -183,11 +210,20 @@ class Reader(Protocol):
     def matches(self, head: bytes) -> bool:
         """Say whether *head*, the first bytes of a source, looks like this tool's."""
 
-    def read(self, stream: BinaryIO) -> Reading:
-        """Read *stream* from its current position, taken as offset 0, to its end; nothing is written.
+    def read(self, stream: BinaryIO, state: bytes | None = None) -> Reading:
+        """Read *stream* from its current position to its end; nothing is written.
 
         The same bytes always give the same records and the same report. Whatever the bytes are, only
-        the stream's own ``OSError`` is raised, and not before the first record is asked for.
+        the stream's own ``OSError`` is raised, and not before the first record is asked for. Reading a
+        source in parts, each from the state behind the one before, gives the records of reading it whole,
+        and the last part's report is that of the whole.
+
+        Args:
+            stream: the source, or a part of it.
+            state: what :meth:`Reading.state` gave behind the part before; ``None`` for the first part.
+
+        Raises:
+            UsageError: *state* is none, or one of another reader or revision.
         """
 
 
@@ -205,7 +241,7 @@ class Recorder:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._seq = 0
+        self._seq = report.records.total()
 
     def make(
         self, kind: str, record_id: str, at: str | None, parent: str | None, found: Found | None

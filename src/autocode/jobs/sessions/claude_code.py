@@ -6,17 +6,18 @@ from the tool's changelog and from other people's readers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final
 
 from autocode.jobs.sessions.base import FORMAT, Found, Reading, Record, Recorder, Report, label, word
 from autocode.jobs.sessions.claude_content import Draft, drafts_of
 from autocode.jobs.sessions.head import any_object, split_head
-from autocode.jobs.sessions.identity import Calls, Identities
 from autocode.jobs.sessions.lines import segments
 from autocode.jobs.sessions.recovery import objects
+from autocode.jobs.sessions.state import Knowledge, Saved, dump, load
 from autocode.jobs.sessions.times import normalise
-from autocode.jobs.sessions.usage import Totals, count_of
+from autocode.jobs.sessions.titles import Titles
+from autocode.jobs.sessions.usage import count_of
 
 __all__ = ["ClaudeCodeReader", "is_record"]
 
@@ -49,7 +50,6 @@ _USAGE: Final = {
     "cache_creation_input_tokens": "cache_write",
 }
 _TITLES: Final = {"custom-title": "customTitle", "ai-title": "aiTitle"}
-_MAX_SUMMARIES: Final = 1000
 
 
 def is_record(value: dict[str, Any]) -> bool:
@@ -70,38 +70,41 @@ class ClaudeCodeReader:
         """Say whether one of the first objects in *head* is a line that Claude Code writes."""
         return any_object(head, is_record)
 
-    def read(self, stream: BinaryIO) -> Reading:
+    def read(self, stream: BinaryIO, state: bytes | None = None) -> Reading:
         """See :meth:`autocode.jobs.sessions.base.Reader.read`."""
-        report = Report(tool="claude-code", reader=self.name, revision=self.revision)
-        return Reading(_Session(report).run(stream), report)
+        saved = load(state, self.name, self.revision) if state is not None else None
+        report = saved.report if saved else Report("claude-code", self.name, self.revision)
+        session = _Session(report, saved)
+        return Reading(session.run(stream), report, session.dump)
 
 
 class _Session:
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, saved: Saved | None) -> None:
         self._report = report
         self._recorder = Recorder(report)
-        self._identities = Identities(report)
-        self._calls = Calls()
-        self._totals = Totals(report.tokens)
-        self._head: dict[str, Any] = {}
-        self._titles: dict[str, str] = {}
-        self._summaries: dict[str, str] = {}
+        self._knowledge = Knowledge(report, saved)
+        self._identities = self._knowledge.identities
+        self._calls = self._knowledge.calls
+        self._totals = self._knowledge.totals
+        self._titles = Titles()
+        self._head: dict[str, Any] | None = None
+        if saved is not None:
+            self._head = saved.texts["head"]
+            self._titles.restore(saved.texts["titles"], saved.facts["titles"])
+
+    def dump(self, shown: Callable[[Any], Any]) -> bytes:
+        texts = {"head": self._head, "titles": self._titles.texts()}
+        return dump(self._report, self._knowledge, texts, {"titles": self._titles.keys()}, shown)
 
     def run(self, stream: BinaryIO) -> Iterator[Record]:
         found = objects(segments(stream, self._report), self._report, is_record)
-        head, rest = split_head(found, _completes_head)
-        yield self._session(head)
-        for item in rest:
+        if self._head is None:
+            head, found = split_head(found, _completes_head, self._report)
+            yield self._session(head)
+        for item in found:
             yield from self._records(item)
-        self._report.title = self._title()
+        self._report.title = self._titles.best(self._identities)
         self._report.complete = True
-
-    def _title(self) -> str | None:
-        # Old versions put summaries of other sessions at the top; one is ours if we hold its last message.
-        ours = [text for leaf, text in self._summaries.items() if self._identities.knows(leaf)]
-        return (
-            self._titles.get("custom-title") or self._titles.get("ai-title") or (ours[-1] if ours else None)
-        )
 
     def _session(self, head: list[Found]) -> Record:
         values = [item.value for item in head if isinstance(item.value, dict)]
@@ -163,7 +166,8 @@ class _Session:
         """Say whether a field belongs to this line: neither common, nor the same as in the session record."""
         if key in _COMMON:
             return key == "isSidechain" and not isinstance(value, bool)
-        return not (key in self._head and self._head[key] == value and value is not None)
+        head = self._head or {}
+        return not (key in head and head[key] == value and value is not None)
 
     def _drafts(self, line: dict[str, Any], rest: dict[str, Any]) -> list[Draft]:
         kind = word(line.get("type"))
@@ -249,10 +253,7 @@ class _Session:
         fields: dict[str, Any] = {"text": rest.pop("summary"), "leaf": None}
         if isinstance(leaf, str):
             fields["leaf"] = rest.pop("leafUuid")
-            self._summaries.pop(leaf, None)
-            self._summaries[leaf] = fields["text"]
-            if len(self._summaries) > _MAX_SUMMARIES:
-                del self._summaries[next(iter(self._summaries))]
+            self._titles.summarised(leaf, fields["text"])
         if rest:
             fields["extra"] = rest
         return "summary", fields
@@ -288,7 +289,7 @@ class _Session:
         key = _TITLES.get(line["type"])
         title = line.get(key) if key else None
         if isinstance(title, str):
-            self._titles[line["type"]] = title
+            self._titles.given(line["type"], title)
 
 
 def _completes_head(value: Any) -> bool:

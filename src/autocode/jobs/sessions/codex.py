@@ -8,18 +8,19 @@ The first versions wrote the payload of ``response_item`` bare; those lines are 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final
 
 from autocode.jobs.canonical import canonical_json
 from autocode.jobs.sessions.base import FORMAT, Found, Reading, Record, Recorder, Report, label, word
 from autocode.jobs.sessions.codex_items import ITEMS, drafts_of
 from autocode.jobs.sessions.head import any_object, split_head
-from autocode.jobs.sessions.identity import Calls, Identities
 from autocode.jobs.sessions.lines import segments
 from autocode.jobs.sessions.recovery import objects
+from autocode.jobs.sessions.state import Knowledge, Saved, dump, load
 from autocode.jobs.sessions.times import normalise
-from autocode.jobs.sessions.usage import KINDS, Totals, count_of
+from autocode.jobs.sessions.titles import is_title
+from autocode.jobs.sessions.usage import KINDS, count_of
 
 __all__ = ["CodexReader", "is_record"]
 
@@ -49,26 +50,34 @@ class CodexReader:
         """Say whether one of the first objects in *head* is a line of a rollout."""
         return any_object(head, is_record)
 
-    def read(self, stream: BinaryIO) -> Reading:
+    def read(self, stream: BinaryIO, state: bytes | None = None) -> Reading:
         """See :meth:`autocode.jobs.sessions.base.Reader.read`."""
-        report = Report(tool="codex", reader=self.name, revision=self.revision)
-        return Reading(_Rollout(report).run(stream), report)
+        saved = load(state, self.name, self.revision) if state is not None else None
+        report = saved.report if saved else Report("codex", self.name, self.revision)
+        rollout = _Rollout(report, saved)
+        return Reading(rollout.run(stream), report, rollout.dump)
 
 
 class _Rollout:
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, saved: Saved | None) -> None:
         self._report = report
         self._recorder = Recorder(report)
-        self._identities = Identities(report)
-        self._calls = Calls()
-        self._totals = Totals(report.tokens)
-        self._counted: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self._knowledge = Knowledge(report, saved)
+        self._identities = self._knowledge.identities
+        self._calls = self._knowledge.calls
+        self._totals = self._knowledge.totals
+        self._is_first = saved is None
+        self._counted: dict[str, int] = saved.facts["counted"] if saved else dict.fromkeys(KINDS, 0)
+
+    def dump(self, shown: Callable[[Any], Any]) -> bytes:
+        return dump(self._report, self._knowledge, {}, {"counted": self._counted}, shown)
 
     def run(self, stream: BinaryIO) -> Iterator[Record]:
         found = objects(segments(stream, self._report), self._report, is_record)
-        head, rest = split_head(found, lambda value: _meta_of(value) is not None)
-        yield self._session(_meta_of(head[-1].value) if head else None)
-        for item in rest:
+        if self._is_first:
+            head, found = split_head(found, lambda value: _meta_of(value) is not None, self._report)
+            yield self._session(_meta_of(head[-1].value) if head else None)
+        for item in found:
             yield from self._records(item)
         self._report.complete = True
 
@@ -151,8 +160,10 @@ class _Rollout:
             self._count(_object(info.get("total_token_usage")))
             if isinstance(info.get("last_token_usage"), dict):
                 fields["usage"] = _usage(info["last_token_usage"])
-        elif name == "thread_name_updated" and isinstance(payload.get("thread_name"), str):
-            self._report.title = payload["thread_name"]
+        elif name == "thread_name_updated":
+            title = payload.get("thread_name")
+            if isinstance(title, str) and is_title(title):
+                self._report.title = title
         return fields
 
     def _count(self, total: dict[str, Any]) -> None:

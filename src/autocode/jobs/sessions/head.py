@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from autocode.jobs.sessions.base import Found, Report
 from autocode.jobs.sessions.lines import segments
+from autocode.jobs.sessions.parts import PART
 from autocode.jobs.sessions.recovery import objects
 from autocode.jobs.sessions.structure import tokens
 
@@ -24,18 +25,24 @@ _QUOTE, _OPEN, _CLOSE, _LIST, _LIST_END = b'"{}[]'
 
 
 def split_head(
-    found: Iterator[Found], completes: Callable[[Any], bool]
+    found: Iterator[Found], completes: Callable[[Any], bool], report: Report
 ) -> tuple[list[Found], Iterator[Found]]:
     """Return the objects up to the first that *completes* the head, and all objects.
 
-    At most 64 objects or a mebibyte of them are held, so that a second pass is never needed.
+    At most 64 objects or a mebibyte of them are held, so that a second pass is never needed, and none that
+    begins past the bytes that the first part has at least. ``report.head_known`` says whether all that
+    was there, or more could follow.
     """
     head: list[Found] = []
     size = 0
     for item in found:
+        if item.offset >= PART:
+            report.head_known = True
+            return head, chain(head, [item], found)
         head.append(item)
         size += item.length
         if completes(item.value) or len(head) >= _HEAD_OBJECTS or size >= _HEAD_HELD:
+            report.head_known = True
             break
     return head, chain(head, found)
 

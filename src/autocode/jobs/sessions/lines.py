@@ -37,7 +37,8 @@ def segments(stream: BinaryIO, report: Report, *, max_line: int = MAX_LINE) -> I
 
     Args:
         stream: a binary stream, read once, a mebibyte at a time.
-        report: gets bytes, lines, padding, and a damaged span for each segment that is too long.
+        report: gets bytes, lines, padding, and a damaged span for each segment that is too long; one that
+            has some already is continued behind them, at the beginning of a line.
         max_line: bytes that a segment may have.
     """
     splitter = _Splitter(report, max_line)
@@ -51,9 +52,9 @@ class _Splitter:
     def __init__(self, report: Report, max_line: int) -> None:
         self._report = report
         self._max_line = max_line
-        self._line = 1
+        self._line = report.lines + 1
         self._line_is_empty = True
-        self._offset = 0
+        self._offset = report.bytes
         self._held: list[bytes] = []
         self._size = 0
         self._hash: Any = None
@@ -75,6 +76,7 @@ class _Splitter:
     def end(self) -> Iterator[Segment]:
         yield from self._finish()
         self._report.lines = self._line - self._line_is_empty
+        self._report.open_line = not self._line_is_empty
 
     def _text(self, text: bytes) -> Iterator[Segment]:
         pieces = iter(text.split(b"\n"))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from collections import OrderedDict
+from itertools import chain
 from typing import Final
 
 __all__ = ["KINDS", "MAX_MESSAGES", "Totals", "count_of"]
@@ -14,6 +17,7 @@ MAX_MESSAGES: Final = 65_536
 """Messages whose counts may still be corrected by a later record; older ones are settled."""
 
 _MOST: Final = 2**53
+_DIGEST: Final = 16
 
 
 def count_of(value: object) -> int:
@@ -31,15 +35,31 @@ class Totals:
     def __init__(self, totals: dict[str, int], *, limit: int = MAX_MESSAGES) -> None:
         self._totals = totals
         self._limit = limit
-        self._open: OrderedDict[tuple[str, str], dict[str, int]] = OrderedDict()
+        self._open: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
 
     def add(self, counts: dict[str, int], key: tuple[str, str] | None = None) -> None:
         """Count *counts*, instead of what was counted for *key* before."""
         if key is not None:
-            for kind, count in self._open.pop(key, {}).items():
-                self._totals[kind] -= count
-            self._open[key] = dict(counts)
+            digest = _digest(*key)
+            for kind, count in zip(KINDS, self._open.pop(digest, ()), strict=False):
+                if count:
+                    self._totals[kind] -= count
+            self._open[digest] = tuple(counts.get(kind, 0) for kind in KINDS)
             if len(self._open) > self._limit:
                 self._open.popitem(last=False)
         for kind, count in counts.items():
             self._totals[kind] += count
+
+    def dump(self) -> tuple[bytes, array[int]]:
+        """Return digests of the messages that aren't settled, and the counts of each by :data:`KINDS`."""
+        return b"".join(self._open), array("Q", chain.from_iterable(self._open.values()))
+
+    def restore(self, digests: bytes, counts: array[int]) -> None:
+        """Take up what :meth:`dump` gave; the totals have it already."""
+        keys = (digests[start : start + _DIGEST] for start in range(0, len(digests), _DIGEST))
+        self._open = OrderedDict(zip(keys, zip(*[iter(counts)] * len(KINDS), strict=True), strict=True))
+
+
+def _digest(message: str, request: str) -> bytes:
+    text = f"{len(message)}:{message}{request}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()

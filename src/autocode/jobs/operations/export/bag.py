@@ -19,6 +19,7 @@ _README: Final = """\
 Sessions of coding agents, exported by autocode-jobs.
 
     data/sessions/TOOL/ID.jsonl        a session in the normal form, one JSON record a line
+    data/sessions/TOOL/ID.part-*.jsonl its further parts, where it is long
     data/sessions/TOOL/ID.report.json  what was mapped, lost, damaged and redacted in it
     data/sessions/TOOL/ID.agents/      its subagents, likewise
     data/unread/                       files that no reader understands (exports without redaction only)

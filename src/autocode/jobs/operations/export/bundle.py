@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -31,6 +31,7 @@ class _Entry:
     """What the manifest takes from an entry; the rest of it, places and spans, isn't held."""
 
     wanted: str
+    parts: int
     members: tuple[tuple[str, str, int], ...]
     source: dict[str, Any]
 
@@ -62,7 +63,7 @@ def _manifest(
         "left_out": inputs.left_out,
         "members": ({"path": path, "sha256": sha256, "size": size} for path, sha256, size in members),
         "redaction": inputs.policy,
-        "sources": ({**entry.source, "path": path} for path, entry in placed),
+        "sources": (_placed(path, entry) for path, entry in placed),
         "totals": _totals([entry for _, entry in placed], members),
         "unread": ({"kind": kind, "sha256": sha256, "size": size} for kind, sha256, size in unread),
     }
@@ -89,11 +90,13 @@ def _entry(context: StepContext, digest: str) -> _Entry:
     data = context.read(digest)
     entry = json.loads(data)
     report = entry["report"] or {}
+    parts = entry.get("parts") or [entry]
     members = [(".report.json", digest, len(data))]
     members += [
-        (ending, entry[part]["digest"], entry[part]["size"])
-        for part, ending in _NAMED
-        if entry[part] is not None
+        (f"{suffix}{ending}", part[form]["digest"], part[form]["size"])
+        for suffix, part in zip(_suffixes(len(parts)), parts, strict=True)
+        for form, ending in _NAMED
+        if part[form] is not None
     ]
     source = {
         "sha256": entry["source"]["sha256"],
@@ -106,7 +109,19 @@ def _entry(context: StepContext, digest: str) -> _Entry:
         "damaged_bytes": report.get("damaged_bytes", 0),
         "redacted": (entry["redaction"] or {}).get("counts", {}),
     }
-    return _Entry(_wanted_path(source["sha256"], entry["report"]), tuple(members), source)
+    return _Entry(_wanted_path(source["sha256"], entry["report"]), len(parts), tuple(members), source)
+
+
+def _suffixes(parts: int) -> list[str]:
+    """Return what stands behind the path of each part of a source; nothing behind the first one's."""
+    return ["", *(f".part-{number:04}" for number in range(2, parts + 1))]
+
+
+def _placed(path: str, entry: _Entry) -> dict[str, Any]:
+    source = {**entry.source, "path": path}
+    if entry.parts > 1:
+        source["parts"] = [path + suffix for suffix in _suffixes(entry.parts)]
+    return source
 
 
 def _totals(entries: Sequence[_Entry], members: Sequence[tuple[str, str, int]]) -> dict[str, Any]:
@@ -130,15 +145,19 @@ def _member_paths(entries: Sequence[_Entry]) -> list[str]:
     two that differ in case alone, or not at all, both get the digest behind them. All of it: a shorter piece
     of two sources can be made to agree.
     """
-    by_folded: dict[str, int] = defaultdict(int)
+    by_folded: Counter[str] = Counter()
     for entry in entries:
-        by_folded[entry.wanted.casefold()] += 1
+        by_folded.update(_folded(entry))
     return [
         entry.wanted
-        if by_folded[entry.wanted.casefold()] == 1
+        if all(by_folded[path] == 1 for path in _folded(entry))
         else f"{entry.wanted}~{_hex(entry.source['sha256'])}"
         for entry in entries
     ]
+
+
+def _folded(entry: _Entry) -> list[str]:
+    return [(entry.wanted + suffix).casefold() for suffix in _suffixes(entry.parts)]
 
 
 def _wanted_path(sha256: str, report: Mapping[str, Any] | None) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 from urllib.parse import unquote_to_bytes
 
 from autocode.jobs.errors import JobsError, SourceChanged, SourceUnreadable, Transient
-from autocode.jobs.operations.export.payload import FoundFile, ReadInputs
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -56,10 +55,10 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
 
 
 class FrozenStream(io.RawIOBase):
-    """The first *size* bytes of a file, hashed as they pass; a file that shrank ends early.
+    """The next *size* bytes of a file, hashed as they pass; a file that shrank ends early.
 
     Args:
-        file: the opened file.
+        file: the opened file, at the first of these bytes.
         size: how many bytes belong to the frozen input.
         name: what people call the file, for messages.
     """
@@ -67,7 +66,7 @@ class FrozenStream(io.RawIOBase):
     def __init__(self, file: BinaryIO, size: int, name: str) -> None:
         super().__init__()
         self._file = file
-        self._left = size
+        self._size = self._left = size
         self._name = name
         self._digest = hashlib.sha256()
         self.position = 0
@@ -93,7 +92,7 @@ class FrozenStream(io.RawIOBase):
         self.position += len(data)
         return len(data)
 
-    def prove(self, file: FoundFile | ReadInputs) -> None:
+    def prove(self, sha256: str) -> None:
         """Read what is left, and compare size and digest with what was scanned.
 
         Raises:
@@ -101,18 +100,25 @@ class FrozenStream(io.RawIOBase):
         """
         while self.read(CHUNK):
             pass
-        if self.position != file.size or "sha256:" + self._digest.hexdigest() != file.sha256:
-            raise SourceChanged(f"{file.name} no longer starts with the {file.size} bytes that were scanned.")
+        if self.position != self._size or "sha256:" + self._digest.hexdigest() != sha256:
+            raise SourceChanged(f"{self._name} no longer holds the {self._size} bytes that were scanned.")
 
 
 @contextmanager
-def frozen(file: FoundFile | ReadInputs) -> Iterator[FrozenStream]:
-    """Open the bytes that ``scan`` recorded; call :meth:`FrozenStream.prove` before you trust them.
+def frozen(path: str, name: str, offset: int, size: int) -> Iterator[FrozenStream]:
+    """Open bytes that ``scan`` recorded; call :meth:`FrozenStream.prove` before you trust them.
+
+    Args:
+        path: where the file lies, percent-encoded.
+        name: what people call it, for messages.
+        offset: position of the first byte.
+        size: number of bytes.
 
     Raises what :func:`opened` raises.
     """
-    with opened(os.fsdecode(unquote_to_bytes(file.path)), file.name) as stream:
-        yield FrozenStream(stream, file.size, file.name)
+    with opened(os.fsdecode(unquote_to_bytes(path)), name) as stream:
+        stream.seek(offset)
+        yield FrozenStream(stream, size, name)
 
 
 def _told(error: OSError, name: str) -> JobsError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 from autocode.jobs.errors import NoSessions
@@ -12,6 +13,7 @@ from autocode.jobs.operations.export.bundle import write_manifest
 from autocode.jobs.operations.export.payload import (
     BundleInputs,
     ExportPayload,
+    FilePart,
     FoundFile,
     ReadInputs,
     ScanInputs,
@@ -67,11 +69,13 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
     done = 0
     entries: list[str] = []
     for file in exported:
-        inputs = _read_inputs(file, redact=payload.redact, done=done, total=total)
-        entry = await job.step(read, inputs, label=_label(file))
-        entries.append(entry.digest)
+        before: str | None = None
+        for label, inputs in _parts_of(file, redact=payload.redact, done=done, total=total):
+            before = (await job.step(read, inputs.model_copy(update={"before": before}), label=label)).digest
+            job.progress(inputs.done_before + inputs.size, total, "bytes")
+        assert before is not None
+        entries.append(before)
         done += file.size
-        job.progress(done, total, "bytes")
     return await job.step(
         bundle,
         BundleInputs(
@@ -85,19 +89,32 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
     )
 
 
-def _read_inputs(file: FoundFile, *, redact: bool, done: int, total: int) -> ReadInputs:
-    return ReadInputs(
-        size=file.size,
-        sha256=file.sha256,
-        reader=file.reader,
-        revision=file.revision,
-        policy=DEFAULT_POLICY.digest if redact else None,
-        raw=not redact,
-        path=file.path,
-        name=file.name,
-        done_before=done,
-        total=total,
-    )
+def _parts_of(file: FoundFile, *, redact: bool, done: int, total: int) -> Iterator[tuple[str, ReadInputs]]:
+    """Yield the label and the inputs of each part, but for what the part before left."""
+    parts = file.cut()
+    offset = 0
+    for number, part in enumerate(parts, 1):
+        last = number == len(parts)
+        yield (
+            _label(file, number, len(parts)),
+            ReadInputs(
+                size=part.size,
+                sha256=part.sha256,
+                last=last,
+                before=None,
+                whole=FilePart(size=file.size, sha256=file.sha256) if last and number > 1 else None,
+                reader=file.reader,
+                revision=file.revision,
+                policy=DEFAULT_POLICY.digest if redact else None,
+                raw=not redact,
+                path=file.path,
+                name=file.name,
+                offset=offset,
+                done_before=done + offset,
+                total=total,
+            ),
+        )
+        offset += part.size
 
 
 def _policy() -> dict[str, str | int]:
@@ -108,9 +125,10 @@ def _policy() -> dict[str, str | int]:
     }
 
 
-def _label(file: FoundFile) -> str:
+def _label(file: FoundFile, number: int, parts: int) -> str:
     stem = file.name.rpartition("/")[2].removesuffix(".jsonl")
-    return f"read {_ODD.sub('_', stem)[:48]} {file.sha256.removeprefix('sha256:')[:12]}"
+    label = f"read {_ODD.sub('_', stem)[:48]} {file.sha256.removeprefix('sha256:')[:12]}"
+    return label if parts == 1 else f"{label} part {number}/{parts}"
 
 
 def _some_session(found: ScanResult) -> None:

@@ -6,7 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from autocode.jobs.canonical import canonical_json, digest_of, is_digest
 from autocode.jobs.errors import UsageError
@@ -62,7 +70,7 @@ class ManifestSource(_Strict):
     """A file that was exported: what it was, who read it, and what became of it.
 
     ``path`` is that of its members, without their endings; ``reader`` is ``None`` where only the raw bytes
-    were kept.
+    were kept. ``parts`` are the paths of a long source's parts in order, absent where there is one.
     """
 
     path: MemberPath
@@ -75,6 +83,12 @@ class ManifestSource(_Strict):
     damaged: Count
     damaged_bytes: Count
     redacted: dict[str, int]
+    parts: list[MemberPath] = Field(default_factory=list, min_length=2)
+
+    @model_serializer(mode="wrap")
+    def _without_empty_parts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        return fields if self.parts else {name: value for name, value in fields.items() if name != "parts"}
 
 
 class UnreadSource(_Strict):

@@ -10,10 +10,12 @@ __all__ = [
     "ENTRY_TYPE",
     "MANIFEST_TYPE",
     "NORMAL_FORM_TYPE",
+    "PART_TYPE",
     "RAW_TYPE",
     "SCAN_TYPE",
     "BundleInputs",
     "ExportPayload",
+    "FilePart",
     "FoundFile",
     "LeftOut",
     "ReadInputs",
@@ -24,6 +26,7 @@ __all__ = [
 
 SCAN_TYPE: Final = "application/vnd.autocode.scan+json"
 ENTRY_TYPE: Final = "application/vnd.autocode.session-entry+json"
+PART_TYPE: Final = "application/vnd.autocode.session-part+json"
 NORMAL_FORM_TYPE: Final = "application/vnd.autocode.session+jsonl"
 MANIFEST_TYPE: Final = "application/vnd.autocode.export-manifest+json"
 RAW_TYPE: Final = "application/octet-stream"
@@ -73,10 +76,18 @@ class ScanInputs(_Frozen):
     sources: tuple[Source, ...]
 
 
+class FilePart(_Frozen):
+    """Bytes by number and digest."""
+
+    size: int
+    sha256: str
+
+
 class FoundFile(_Frozen):
     """A file as ``scan`` froze it: these bytes and no others are exported.
 
-    ``path`` is percent-encoded, since a file name is bytes and JSON holds text.
+    ``path`` is percent-encoded, since a file name is bytes and JSON holds text. ``parts`` are listed where
+    there are several.
     """
 
     path: str
@@ -86,6 +97,11 @@ class FoundFile(_Frozen):
     reader: str | None
     revision: int
     label: str
+    parts: tuple[FilePart, ...] = ()
+
+    def cut(self) -> tuple[FilePart, ...]:
+        """Return the parts in order; a file that isn't cut is one."""
+        return self.parts or (FilePart(size=self.size, sha256=self.sha256),)
 
 
 class LeftOut(_Frozen):
@@ -105,16 +121,24 @@ class ScanResult(_Frozen):
 
 
 class ReadInputs(_Frozen):
-    """What ``read`` depends on. Where the bytes lie and how far the job is don't belong to it."""
+    """What ``read`` depends on. Where the bytes lie and how far the job is don't belong to it.
+
+    ``size`` and ``sha256`` are those of the part; ``whole`` is the file, given with the ``last`` part of
+    several. ``before`` is what the part before left.
+    """
 
     size: int
     sha256: str
+    last: bool
+    before: str | None
+    whole: FilePart | None
     reader: str | None
     revision: int
     policy: str | None
     raw: bool
     path: str = Field(exclude=True)
     name: str = Field(exclude=True)
+    offset: int = Field(exclude=True)
     done_before: int = Field(exclude=True)
     total: int = Field(exclude=True)
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from autocode.jobs.errors import Permanent, describe
 from autocode.jobs.operations.export.frozen import frozen
-from autocode.jobs.operations.export.payload import ExportPayload, FoundFile, ScanResult
+from autocode.jobs.operations.export.part import Before
+from autocode.jobs.operations.export.payload import ExportPayload, FilePart, FoundFile, ScanResult
 from autocode.jobs.operations.export.read import Shown
 from autocode.jobs.operations.export.scan import scan_files
 from autocode.jobs.settings import Home
@@ -177,12 +178,24 @@ def _previewed(files: Sequence[FoundFile], *, redact: bool) -> PreviewedFile:
 
 
 def _read(file: FoundFile, reader: str, *, redact: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    with frozen(file) as stream:
-        shown = Shown(stream, reader, redact=redact)
+    *earlier, last = file.cut()
+    before = Before()
+    offset = 0
+    for part in earlier:
+        before = _read_part(file, part, offset, reader, before, redact=redact).before_next(())
+        offset += part.size
+    return _read_part(file, last, offset, reader, before, redact=redact).accounts()
+
+
+def _read_part(
+    file: FoundFile, part: FilePart, offset: int, reader: str, before: Before, *, redact: bool
+) -> Shown:
+    with frozen(file.path, file.name, offset, part.size) as stream:
+        shown = Shown(stream, reader, redact=redact, before=before)
         for _ in shown:
             pass
-        stream.prove(file)
-        return shown.accounts()
+        stream.prove(part.sha256)
+        return shown
 
 
 def _exported(file: FoundFile, *, redact: bool) -> str:

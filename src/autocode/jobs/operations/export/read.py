@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Final, cast
 
 from autocode.jobs.canonical import canonical_json
 from autocode.jobs.kinds import Produced, StepContext
 from autocode.jobs.operations.export.encoding import LARGE, encode_record, pieces_of
 from autocode.jobs.operations.export.frozen import CHUNK, FrozenStream, frozen
-from autocode.jobs.operations.export.payload import ENTRY_TYPE, NORMAL_FORM_TYPE, RAW_TYPE, ReadInputs
+from autocode.jobs.operations.export.part import Before
+from autocode.jobs.operations.export.payload import (
+    ENTRY_TYPE,
+    NORMAL_FORM_TYPE,
+    PART_TYPE,
+    RAW_TYPE,
+    ReadInputs,
+)
 from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
 from autocode.jobs.sessions import READERS, Record
 
@@ -20,20 +28,21 @@ _FLUSH: Final = 1 << 18
 
 
 class Shown(Iterator[Record]):
-    """The records of a session as an export shows them; when all were taken, its report.
+    """The records of a session, or a part of it, as an export shows them; when all were taken, its report.
 
     Args:
         stream: the frozen bytes.
         reader: name of the reader.
         redact: replace secrets; each session has a redactor of its own.
+        before: what is known of the parts before.
     """
 
-    def __init__(self, stream: FrozenStream, reader: str, *, redact: bool) -> None:
+    def __init__(self, stream: FrozenStream, reader: str, *, redact: bool, before: Before) -> None:
         # held here: a buffer that is collected closes the stream under it
         self._buffer = io.BufferedReader(stream, CHUNK)
         chosen = next(each for each in READERS if each.name == reader)
-        self._reading = chosen.read(cast("BinaryIO", self._buffer))
-        self._redactor = Redactor(DEFAULT_POLICY) if redact else None
+        self._reading = chosen.read(cast("BinaryIO", self._buffer), before.reading)
+        self._redactor = Redactor(DEFAULT_POLICY, state=before.redaction) if redact else None
 
     def __next__(self) -> Record:
         record = next(self._reading)
@@ -49,43 +58,59 @@ class Shown(Iterator[Record]):
             return report, None
         return self._redactor.redact(report, "/report"), self._redactor.report.to_json()
 
+    def before_next(self, parts: Sequence[Mapping[str, Any]]) -> Before:
+        """Return what the next part needs, beside the *parts* up to here."""
+        if self._redactor is None:
+            return Before(tuple(parts), self._reading.state())
+        # the reader's state first: its text may hold secrets that get their numbers here
+        reading = self._reading.state(self._redactor.mask)
+        return Before(tuple(parts), reading, self._redactor.state())
+
 
 def read_session(context: StepContext, inputs: ReadInputs) -> Produced:
-    """Write the session's normal form and its entry; return the entry.
+    """Write the normal form of a session, or of a part of it; return the entry, or what the next part needs.
 
     The entry is a small document that names the normal form (and, without redaction, the raw bytes) by digest
-    and reports what was mapped, lost, damaged and redacted. It depends on the bytes, the reader's revision
-    and the policy alone.
+    and reports what was mapped, lost, damaged and redacted. Of a session in parts, the last one's entry names
+    and reports all. It depends on the bytes, the reader's revision and the policy alone.
 
     Raises:
-        SourceChanged: the file no longer starts with the bytes that ``scan`` recorded.
+        SourceChanged: the file no longer holds the bytes that ``scan`` recorded.
         SourceUnreadable: the file can't be opened.
     """
+    before = Before() if inputs.before is None else Before.from_bytes(context.read(inputs.before))
     raw = _raw_copy(context, inputs) if inputs.raw else None
-    entry: dict[str, Any] = {
+    normal: Produced | None = None
+    shown: Shown | None = None
+    if inputs.reader is not None:
+        normal, shown = _normal_form(context, inputs, inputs.reader, before)
+    part = {
         "source": {"sha256": inputs.sha256, "size": inputs.size},
         "raw": None if raw is None else _named(raw),
-        "normal": None,
-        "report": None,
-        "redaction": None,
+        "normal": None if normal is None else _named(normal),
     }
-    needs = [] if raw is None else [raw.digest]
-    if inputs.reader is not None:
-        normal, entry["report"], entry["redaction"] = _normal_form(context, inputs, inputs.reader)
-        entry["normal"] = _named(normal)
-        needs.append(normal.digest)
+    parts = [*before.parts, part]
+    needs = [each.digest for each in (raw, normal) if each is not None]
+    if not inputs.last:
+        following = Before(tuple(parts)) if shown is None else shown.before_next(parts)
+        return context.put([following.to_bytes()], PART_TYPE, needs=needs)
+    report, redaction = (None, None) if shown is None else shown.accounts()
+    entry: dict[str, Any] = {"report": report, "redaction": redaction}
+    if inputs.whole is None:
+        entry |= part
+    else:
+        entry |= {"source": inputs.whole.model_dump(), "parts": parts}
     return context.put([canonical_json(entry)], ENTRY_TYPE, needs=needs)
 
 
 def _normal_form(
-    context: StepContext, inputs: ReadInputs, reader: str
-) -> tuple[Produced, dict[str, Any], dict[str, Any] | None]:
-    with frozen(inputs) as stream, context.output(NORMAL_FORM_TYPE) as output:
-        shown = Shown(stream, reader, redact=inputs.policy is not None)
+    context: StepContext, inputs: ReadInputs, reader: str, before: Before
+) -> tuple[Produced, Shown]:
+    with _frozen(inputs) as stream, context.output(NORMAL_FORM_TYPE) as output:
+        shown = Shown(stream, reader, redact=inputs.policy is not None, before=before)
         _write_lines(shown, output.write, lambda: _tell(context, inputs, stream))
-        stream.prove(inputs)
-        report, redaction = shown.accounts()
-        return output.finish(), report, redaction
+        stream.prove(inputs.sha256)
+        return output.finish(), shown
 
 
 def _write_lines(
@@ -114,13 +139,17 @@ def _write_lines(
 
 
 def _raw_copy(context: StepContext, inputs: ReadInputs) -> Produced:
-    with frozen(inputs) as stream, context.output(RAW_TYPE) as output:
+    with _frozen(inputs) as stream, context.output(RAW_TYPE) as output:
         while chunk := stream.read(CHUNK):
             output.write(chunk)
             if inputs.reader is None:
                 _tell(context, inputs, stream)
-        stream.prove(inputs)
+        stream.prove(inputs.sha256)
         return output.finish()
+
+
+def _frozen(inputs: ReadInputs) -> AbstractContextManager[FrozenStream]:
+    return frozen(inputs.path, inputs.name, inputs.offset, inputs.size)
 
 
 def _tell(context: StepContext, inputs: ReadInputs, stream: FrozenStream) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +15,14 @@ from autocode.jobs.kinds import Produced, StepContext
 from autocode.jobs.operations.export.frozen import CHUNK, opened
 from autocode.jobs.operations.export.payload import (
     SCAN_TYPE,
+    FilePart,
     FoundFile,
     LeftOut,
     ScanInputs,
     ScanResult,
     Source,
 )
-from autocode.jobs.sessions import HEAD_BYTES, kind_of, sniff
+from autocode.jobs.sessions import HEAD_BYTES, Cutter, kind_of, sniff
 from autocode.jobs.sessions.discover import Candidate, Discovery, discover
 
 __all__ = ["find", "freeze", "scan_files", "scan_sources"]
@@ -108,33 +108,32 @@ def find(folder: Path, source: Source) -> Iterator[Discovery]:
 
 
 def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
-    """Read a file once: its head chooses the reader, all of it makes the digest.
+    """Read a file once: its head chooses the reader, all of it makes the digests of the file and its parts.
 
     Raises:
         OSError: its bytes can't be read.
         SourceChanged: it is no regular file any more, or gone.
         SourceUnreadable: this user may not read it.
     """
-    digest = hashlib.sha256()
-    size = 0
+    cutter = Cutter()
     with opened(os.fspath(candidate.path), candidate.relative) as stream:
         head = stream.read(HEAD_BYTES) or b""
-        digest.update(head)
-        size += len(head)
+        cutter.feed(head)
         looked_at()
         while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
+            cutter.feed(chunk)
             looked_at()
     reader = sniff(head)
+    parts = [FilePart(size=part.size, sha256=part.sha256) for part in cutter.finish()]
     return FoundFile(
         path=quote_from_bytes(os.fsencode(candidate.path)),
         name=candidate.relative,
-        size=size,
-        sha256="sha256:" + digest.hexdigest(),
+        size=sum(part.size for part in parts),
+        sha256=cutter.sha256,
         reader=reader.name if reader else None,
         revision=reader.revision if reader else 0,
         label=reader.name if reader else kind_of(head),
+        parts=tuple(parts) if len(parts) > 1 else (),
     )
 
 
