@@ -20,13 +20,16 @@ def test_ctrl_c_waits_for_the_next_check() -> None:
     """Between two checks nothing is interrupted; the next one raises."""
     reached = []
 
-    with pytest.raises(KeyboardInterrupt), deferred() as check:
-        check()
-        signal.raise_signal(signal.SIGINT)
-        reached.append("after the signal")
-        check()
-        reached.append("after the check")
+    def work() -> None:
+        with deferred() as check:
+            check()
+            signal.raise_signal(signal.SIGINT)
+            reached.append("after the signal")
+            check()
+            reached.append("after the check")
 
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert reached == ["after the signal"]
 
 
@@ -34,10 +37,13 @@ def test_ctrl_c_that_nobody_checked_is_raised_at_the_end() -> None:
     """What the user asked for isn't forgotten when the block ends first."""
     reached = []
 
-    with pytest.raises(KeyboardInterrupt), deferred():
-        signal.raise_signal(signal.SIGINT)
-        reached.append("the end")
+    def work() -> None:
+        with deferred():
+            signal.raise_signal(signal.SIGINT)
+            reached.append("the end")
 
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert reached == ["the end"]
 
 
@@ -45,23 +51,28 @@ def test_a_second_ctrl_c_interrupts_at_once() -> None:
     """Who presses it twice doesn't want to wait."""
     reached = []
 
-    with pytest.raises(KeyboardInterrupt), deferred():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        reached.append("after the second")
+    def work() -> None:
+        with deferred():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            reached.append("after the second")
 
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert reached == []
 
 
 def test_patience_ends() -> None:
     """Work that never looks up is interrupted when the patience is over."""
-    waiting = threading.Event()
 
-    with pytest.raises(KeyboardInterrupt), deferred(patience=0.01):
-        signal.raise_signal(signal.SIGINT)
-        waiting.wait(30)
+    def work() -> None:
+        with deferred(patience=0.01):
+            signal.raise_signal(signal.SIGINT)
+            threading.Event().wait(30)
+            pytest.fail("nobody interrupted the wait")
 
-    assert not waiting.is_set()
+    with pytest.raises(KeyboardInterrupt):
+        work()
 
 
 def test_handlers_are_as_before_and_no_timer_is_left() -> None:
