@@ -80,7 +80,9 @@ def preview(options: Options) -> int:
     """Say what an export would redact, lose and leave out, by place; write nothing at all."""
     screen = Screen(json_mode=options.json)
     selections = _selections(screen, options, ask=False)
-    names = {folder: str(number) for number, folder in enumerate({each.folder for each in selections})}
+    names = {
+        folder: str(number) for number, folder in enumerate(dict.fromkeys(each.folder for each in selections))
+    }
     folders = {name: folder for folder, name in names.items()}
     payload = ExportPayload(sources=as_sources(selections, names.__getitem__), redact=options.redact)
     with counting(screen, "scanning", "files") as looked_at:
