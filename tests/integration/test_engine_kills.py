@@ -106,8 +106,6 @@ def test_ctrl_c_hands_the_attempt_back_and_the_next_command_goes_on(served: Serv
 def test_ctrl_c_does_not_wait_for_a_step_that_never_looks_up(served: Served) -> None:
     """A step that would block for a minute keeps nobody waiting."""
     engine, _ = served
-    running = engine.start(scenarios.SLOW, "blocked", seconds=0.0)
-    running.ends()
     stubborn = engine.start(scenarios.STUBBORN, "blocking", seconds=120.0)
     until(lambda: any("stubborn" in line for line in witnessed(engine.witness)), within=90)
 
