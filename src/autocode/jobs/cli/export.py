@@ -147,8 +147,13 @@ def _run(screen: Screen, system: System, sources: tuple[Source, ...], *, redact:
     payload = EXPORT.parse(
         {"sources": [source.model_dump(mode="json") for source in sources], "redact": redact}
     )
-    # a job whose every process died is over, and not something to attach to
+    unfinished = jobs.find_unfinished(system.db, EXPORT.name, payload.model_dump(mode="json"))
+    # a job whose every process died is over, and one that died with its result committed is complete
     sweep_ledger(system)
+    if unfinished is not None:
+        job = queries.get(system.db, unfinished)
+        if job.status is JobStatus.COMPLETE:
+            return job
     new = NewJob(
         job_id=f"export-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         kind=EXPORT.name,
