@@ -7,12 +7,24 @@ from pathlib import Path
 
 import pytest
 
+_KEPT = {"AUTOCODE_SAMPLES", "AUTOCODE_SEEDS", "AUTOCODE_KILL_SEED"}
+_NEEDS = {"needs_samples": "AUTOCODE_SAMPLES", "needs_seeds": "AUTOCODE_SEEDS"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out, and count as left out, what runs on material that isn't part of the repository."""
+    missing = {mark for mark, variable in _NEEDS.items() if not os.environ.get(variable)}
+    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in missing)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Strip AUTOCODE_* and PREFECT_* from the environment and give the test a home of its own."""
     for name in list(os.environ):
-        if name.startswith(("AUTOCODE_", "PREFECT_")) and name not in {"AUTOCODE_SAMPLES", "AUTOCODE_SEEDS"}:
+        if name.startswith(("AUTOCODE_", "PREFECT_")) and name not in _KEPT:
             monkeypatch.delenv(name)
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("AUTOCODE_HOME", str(home / "autocode"))

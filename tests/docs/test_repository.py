@@ -27,6 +27,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LONG_MODULES: Final[dict[str, str]] = {}
 """Modules that may have 401 to 500 lines, each with the reason why a split would be worse."""
 
+_INVENTED_PLACES: Final = ("tests/", "notebooks/", "docs/", "src/autocode/jobs/testing/")
 INVENTED_USERS: Final = frozenset({"ada", "alex", "alice", "bob", "dev", "grace", "me", "sam", "user", "you"})
 """Owners of home folders that tests and lessons may make up; nobody's real account."""
 
@@ -117,13 +118,13 @@ def test_no_path_of_a_machine_is_named() -> None:
 
 
 def test_home_folders_belong_to_invented_users() -> None:
-    """Tests and lessons may name a home folder of one of INVENTED_USERS; nothing else names any."""
+    """Tests, lessons and samples may name a home folder of one of INVENTED_USERS; nothing else names any."""
     places = [
         f"{_name(path)}:{number}: /home of {owner}"
         for path in TRACKED
         for number, line in _lines(path)
         for owner in _HOMES.findall(line)
-        if not (owner in INVENTED_USERS and _name(path).startswith(("tests/", "notebooks/", "docs/")))
+        if not (owner in INVENTED_USERS and _name(path).startswith(_INVENTED_PLACES))
     ]
 
     assert places == [], "\n".join(places)

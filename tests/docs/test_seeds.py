@@ -24,10 +24,6 @@ from autocode.jobs.queue import Job
 from autocode.jobs.queue_effects import EffectLog
 from autocode.jobs.queue_status import job_status
 
-needs_seeds = pytest.mark.skipif(
-    "AUTOCODE_SEEDS" not in os.environ, reason="the lessons' text isn't part of the repository"
-)
-
 
 @dataclass
 class Block:
@@ -137,7 +133,7 @@ def test_blocks_of_a_lesson_share_a_namespace() -> None:
     assert outputs == ["sum: 3\n", ""]
 
 
-@needs_seeds
+@pytest.mark.needs_seeds
 def test_the_second_lesson_runs_unchanged_and_prints_what_it_says() -> None:
     """Each of its blocks runs on this package, and its output is the paragraph that follows it."""
     blocks = blocks_of(seed("from autocode.jobs import"))
@@ -161,7 +157,7 @@ def first_lesson(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], str]:
     return namespace, printed
 
 
-@needs_seeds
+@pytest.mark.needs_seeds
 def test_the_first_lesson_still_runs(first_lesson: tuple[dict[str, Any], str]) -> None:
     """Its two experiments pass with its own classes, after the pauses that it promises."""
     namespace, printed = first_lesson
@@ -170,7 +166,7 @@ def test_the_first_lesson_still_runs(first_lesson: tuple[dict[str, Any], str]) -
     assert namespace["pauses"] == [2, 4, 2, 4]
 
 
-@needs_seeds
+@pytest.mark.needs_seeds
 @pytest.mark.parametrize(
     ("failures", "status", "reason"),
     [(2, JobStatus.COMPLETE, None), (10, JobStatus.DEAD, DeadReason.EXHAUSTED)],
@@ -196,7 +192,7 @@ def test_the_first_lesson_s_experiments_hold_for_this_queue(
     )
 
 
-@needs_seeds
+@pytest.mark.needs_seeds
 def test_the_first_lesson_s_mail_is_sent_once_by_an_effect_log(
     first_lesson: tuple[dict[str, Any], str],
 ) -> None:

@@ -187,12 +187,10 @@ def test_one_session_at_two_moments_keeps_both(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.needs_samples
 def test_snapshots_of_a_real_session_are_all_kept(tmp_path: Path) -> None:
     """A session at six moments of its life gives six sessions under six paths."""
-    folder = os.environ.get("AUTOCODE_SAMPLES")
-    if folder is None:
-        pytest.skip("needs the folder of real samples")
-    growth = Path(folder) / "growth"
+    growth = Path(os.environ["AUTOCODE_SAMPLES"]) / "growth"
     expected = {path.read_bytes() for path in growth.rglob("*.jsonl")}
 
     store, digest = export(growth, tmp_path)

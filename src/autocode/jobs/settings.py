@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -79,9 +81,11 @@ class Home:
             DiskFull: there is no room.
         """
         try:
-            for folder in (self.path, self.store, self.prefect, self.run, self.logs):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # before anything is made in it: a home of a newer version is none of our business
             self._check_format()
+            for folder in (self.store, self.prefect, self.run, self.logs):
+                folder.mkdir(exist_ok=True, mode=0o700)
             probe = self.run / f"probe-{os.getpid()}"
             probe.touch()
             probe.unlink()
@@ -102,18 +106,27 @@ class Home:
         return {name: Path(folder) for name, folder in named.items()}
 
     def add_root(self, folder: Path) -> str:
-        """Make *folder* known by a name and return the name. Idempotent, atomic."""
+        """Make *folder* known by a name and return the name. Idempotent, atomic.
+
+        Raises:
+            HomeUnusable: the home can't be written.
+            DiskFull: there is no room.
+        """
         folder = folder.absolute()
-        known = self.roots()
-        for name, path in known.items():
-            if path == folder:
+        try:
+            with _locked(self.run / "roots.lock"):
+                known = self.roots()
+                for name, path in known.items():
+                    if path == folder:
+                        return name
+                digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+                name = f"local-{digest}"
+                known[name] = folder
+                named = {key: str(path) for key, path in sorted(known.items())}
+                write_durably(self.path / "roots.json", json.dumps(named, indent=1).encode())
                 return name
-        digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-        name = f"local-{digest}"
-        known[name] = folder
-        named = {key: str(path) for key, path in sorted(known.items())}
-        write_durably(self.path / "roots.json", json.dumps(named, indent=1).encode())
-        return name
+        except OSError as error:
+            raise _unusable(self.path, error) from error
 
     def root(self, name: str) -> Path:
         """Return the folder of a root.
@@ -140,6 +153,17 @@ class Home:
                 f"{self.path} has format {text[:20]!r}, and this version knows {_FORMAT} at most.",
                 hint="Upgrade autocode-jobs, or point AUTOCODE_HOME at another folder.",
             )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # two commands that add a root at once would each write a list without the other's
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_durably(path: Path, data: bytes) -> None:

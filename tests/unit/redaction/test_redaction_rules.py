@@ -135,7 +135,7 @@ def test_naming_a_key_block_is_no_secret() -> None:
     assert Redactor(DEFAULT_POLICY).redact(text) == text
 
 
-@pytest.mark.skipif("AUTOCODE_SAMPLES" not in os.environ, reason="needs the folder of real samples")
+@pytest.mark.needs_samples
 def test_real_sessions_hold_no_find() -> None:
     """The published samples were cleaned of secrets: whatever is found in them is a false alarm."""
     counts: dict[str, int] = {}

@@ -10,14 +10,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-from cyclopts import Parameter
 from rich.text import Text
 
 import autocode
 from autocode.jobs._version import __version__
-from autocode.jobs.cli.screen import Screen, bytes_text, plural
+from autocode.jobs.cli.screen import Screen, bytes_text, plural, visible
 from autocode.jobs.cli.sources import usual_places
 from autocode.jobs.engine.flows import flows_folder
 from autocode.jobs.engine.system import open_system
@@ -38,20 +37,15 @@ class _Finding:
     hint: str = ""
 
 
-def doctor(
-    *, json: Annotated[bool, Parameter(negative="", help="Print the findings as one line of JSON.")] = False
-) -> int:
-    """Check the installation, the data folder and the places where agents keep sessions.
-
-    Exit status: 0 nothing is wrong, 1 something is.
-    """
+def doctor(*, json: bool) -> int:
+    """Print what was found, with what to do about it; return 1 if something is wrong."""
     screen = Screen(json_mode=json)
     findings = [*_installation(), *_home(), *_places()]
     for finding in findings:
         mark, style = _MARKS[finding.state]
-        screen.out.print(Text(f"{mark}  ", style=style).append(Text(finding.what, style="default")))
+        screen.say(Text(f"{mark}  ", style=style).append(visible(finding.what), style="default"))
         if finding.hint:
-            screen.out.print(Text(f"      next: {finding.hint}"))
+            screen.say(f"      next: {finding.hint}")
     ok = all(finding.state != "fail" for finding in findings)
     if json:
         screen.emit({"ok": ok, "findings": [asdict(finding) for finding in findings]})

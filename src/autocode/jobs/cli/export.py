@@ -1,109 +1,152 @@
-"""``autocode-jobs export``."""
+"""``autocode-jobs export``: accept the job, bring it to its end, deliver its bundle."""
 
 from __future__ import annotations
 
 import secrets
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-from rich.prompt import Confirm
-
-from autocode.jobs.cli.export_report import show_bundle, show_preview, show_resumed
+from autocode.jobs.cli.export_report import show_attached, show_bundle, show_dead, show_interrupted
 from autocode.jobs.cli.follow import follow
+from autocode.jobs.cli.preview_report import show_preview
+from autocode.jobs.cli.progress import counting
 from autocode.jobs.cli.runtime import opened
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
-from autocode.jobs.cli.sources import all_sources, sources_of, usual_places
-from autocode.jobs.cli.views import deliver
+from autocode.jobs.cli.sources import (
+    Place,
+    Selection,
+    as_sources,
+    everything_in,
+    selected_by,
+    usual_places,
+)
+from autocode.jobs.cli.views import check_writable, deliver
 from autocode.jobs.engine.reconcile import sweep_ledger
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.ledger import jobs, queries
 from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.model import JobStatus
-from autocode.jobs.operations.export import EXPORT, ExportPayload, Source
-from autocode.jobs.operations.export.preview import preview
+from autocode.jobs.operations.export import EXPORT, Source
+from autocode.jobs.operations.export import preview as operation
 from autocode.jobs.resource import Job
-from autocode.jobs.settings import Home
 
-__all__ = ["export"]
+__all__ = ["Options", "export", "preview"]
 
 
-def export(
-    paths: Annotated[
-        list[Path] | None,
-        Parameter(name="PATH", help="Folders or files with sessions; the agents' usual folders if none."),
-    ] = None,
-    /,
-    *,
-    redact: Annotated[bool, Parameter(help="Replace secrets by markers; leave raw bytes out.")] = True,
-    output: Annotated[Path, Parameter(name=["--output", "-o"], help="Folder that gets the bundle.")] = Path(),
-    zipped: Annotated[
-        bool, Parameter(name="--zip", negative="", help="Write one .zip file and no folder.")
-    ] = False,
-    preview_only: Annotated[
-        bool, Parameter(name="--preview", negative="", help="List redactions and losses; write nothing.")
-    ] = False,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Don't ask.")] = False,
-    json: Annotated[bool, Parameter(negative="", help="Print the job resource as the last line.")] = False,
-) -> int:
-    """Export agent sessions into a bundle that proves what is in it.
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was said on the command line."""
 
-    The same command after Ctrl-C, a crash or a kill goes on where it stopped. Exit status: 0 complete,
-    1 dead, 2 usage, 130 interrupted.
+    paths: tuple[Path, ...] = ()
+    redact: bool = True
+    output: Path = Path()
+    zipped: bool = False
+    yes: bool = False
+    json: bool = False
 
-    Examples:
-        autocode-jobs export
 
-        autocode-jobs export ~/.claude/projects/-home-ada-parser -o /tmp
+def export(options: Options) -> int:
+    """Export what *options* select, and return the exit status.
 
-        autocode-jobs export session.jsonl --preview
+    Nothing is written before everything that was said makes sense.
     """
-    screen = Screen(json_mode=json)
+    screen = Screen(json_mode=options.json)
+    check_writable(options.output)
+    selections = _selections(screen, options)
+    _warn_of_itself(screen, selections, options.output)
     with opened() as system:
-        sources = _sources(screen, system.home, paths, yes=yes or preview_only)
-        payload = EXPORT.parse(
-            {"sources": [source.model_dump(mode="json") for source in sources], "redact": redact}
+        job = _run(screen, system, as_sources(selections, system.home.add_root), redact=options.redact)
+        try:
+            if job.status is not JobStatus.COMPLETE:
+                show_dead(screen, job)
+                return 1
+            where = deliver(screen, system.store, job, options.output, zipped=options.zipped)
+            show_bundle(screen, system.store, job, where)
+        except KeyboardInterrupt:
+            show_interrupted(screen, job)
+            raise
+        finally:
+            if options.json and sys.exc_info()[0] is not KeyboardInterrupt:
+                screen.emit(job)
+    return 0
+
+
+def preview(options: Options) -> int:
+    """Say what an export would redact, lose and leave out, by place; write nothing at all."""
+    screen = Screen(json_mode=options.json)
+    selections = _selections(screen, options, ask=False)
+    folders = {str(number): each.folder for number, each in enumerate(selections)}
+    sources = [Source(root=name, select=each.select) for name, each in zip(folders, selections, strict=True)]
+    with counting(screen, "scanning", "files") as looked_at:
+        found = operation.preview(folders.__getitem__, sources, redact=options.redact, looked_at=looked_at)
+    if options.json:
+        screen.emit(found.to_json())
+    else:
+        show_preview(screen, found)
+    return 0
+
+
+def _selections(screen: Screen, options: Options, *, ask: bool = True) -> list[Selection]:
+    if options.paths:
+        return selected_by(options.paths)
+    with counting(screen, "looking into the agents' usual folders", "files") as looked_at:
+        places = usual_places(looked_at)
+    selections = everything_in(places)
+    _show(screen, places)
+    if ask and not options.yes:
+        _ask(screen)
+    return selections
+
+
+def _show(screen: Screen, places: Sequence[Place]) -> None:
+    shown = [(place.name, str(place.path), place.files, place.size) for place in places]
+    if len(shown) > 1:
+        shown.append(
+            ("in all", "", sum(place.files for place in places), sum(place.size for place in places))
         )
-        if preview_only:
-            return _preview(screen, system.home, payload)
-        _writable(output)
-        job = _run(screen, system, payload)
-        if job.status is JobStatus.COMPLETE:
-            show_bundle(screen, system, job, deliver(screen, system.store, job, output, zipped=zipped))
-        else:
-            _show_dead(screen, job)
-        if json:
-            screen.emit(job)
-        return 0 if job.status is JobStatus.COMPLETE else 1
+    width = max(len(path) for _, path, _, _ in shown)
+    for name, path, files, size in shown:
+        screen.err.print(
+            f"  {name:<13} {path:<{width}}  {plural(files, 'file'):>12}, {bytes_text(size)}", markup=False
+        )
 
 
-def _sources(screen: Screen, home: Home, paths: Sequence[Path] | None, *, yes: bool) -> Sequence[Source]:
-    if paths:
-        return sources_of(home, paths)
-    places = usual_places()
-    sources = all_sources(places)
-    for place in places:
-        size = f"{plural(place.files, 'file')}, {bytes_text(place.size)}"
-        screen.err.print(f"  {place.name:<14} {place.path}  ({size})", markup=False)
-    if yes:
-        return sources
-    if not sys.stdin.isatty():
+def _ask(screen: Screen) -> None:
+    if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
             "Nobody is there to ask whether to export these folders.",
             hint="Say --yes, or name the folders to export.",
         )
-    if not Confirm.ask("Export all of this?", console=screen.err, default=True):
-        raise UsageError(
-            "Nothing was exported.", hint="Name the folders to export: autocode-jobs export PATH."
-        )
-    return sources
+    while True:
+        screen.err.print("Export all of this? [Y/n] ", end="", markup=False)
+        said = sys.stdin.readline()
+        if said.strip().casefold() in {"y", "yes"} or said == "\n":
+            return
+        if said == "" or said.strip().casefold() in {"n", "no"}:
+            raise UsageError("Nothing was exported.", hint="Name what to export: autocode-jobs export PATH.")
 
 
-def _run(screen: Screen, system: System, payload: ExportPayload) -> Job:
+def _warn_of_itself(screen: Screen, selections: Sequence[Selection], output: Path) -> None:
+    target = output.resolve()
+    for each in selections:
+        inside = each.folder if not each.select else None
+        if inside is not None and target.is_relative_to(inside):
+            screen.note(
+                f"The bundle will lie inside {inside}, which is exported: the next export finds it there. "
+                "Give another folder after --output to avoid that."
+            )
+            return
+
+
+def _run(screen: Screen, system: System, sources: tuple[Source, ...], *, redact: bool) -> Job:
+    payload = EXPORT.parse(
+        {"sources": [source.model_dump(mode="json") for source in sources], "redact": redact}
+    )
     # a job whose every process died is over, and not something to attach to
     sweep_ledger(system)
     new = NewJob(
@@ -116,30 +159,10 @@ def _run(screen: Screen, system: System, payload: ExportPayload) -> Job:
     )
     job_id, created = jobs.attach_or_enqueue(system.db, new)
     if not created:
-        show_resumed(screen, queries.get(system.db, job_id))
+        show_attached(screen, queries.get(system.db, job_id))
     try:
         return follow(screen, system, job_id)
     except KeyboardInterrupt:
-        screen.note(f"Interrupted. Job {job_id} keeps its finished steps; the same command goes on with it.")
+        with suppress(JobsError):
+            show_interrupted(screen, queries.get(system.db, job_id))
         raise
-
-
-def _preview(screen: Screen, home: Home, payload: ExportPayload) -> int:
-    found = preview(home, payload)
-    show_preview(screen, found)
-    if screen.json_mode:
-        screen.emit(found.to_json())
-    return 0
-
-
-def _writable(folder: Path) -> None:
-    """Find out before the work, and not after it, that the bundle can't be written."""
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder.", hint="Name a folder after --output.")
-
-
-def _show_dead(screen: Screen, job: Job) -> None:
-    told = job.error
-    screen.note(f"Job {job.job_id} is dead: {job.reason}, after {plural(job.attempts, 'attempt')}.")
-    detail = told.detail if told else "no attempt left an error"
-    screen.fail(JobsError(detail, hint=told.hint if told else None))

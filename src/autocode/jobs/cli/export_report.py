@@ -1,86 +1,121 @@
-"""What an export tells its user: at the start of a resumed one, and at the end."""
+"""What an export tells its user: when it attaches to a job, when it is interrupted, and at the end."""
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
-from autocode.jobs.engine.system import System
-from autocode.jobs.operations.export.preview import Preview
+from autocode.jobs.model import JobStatus
 from autocode.jobs.operations.export.views import load_manifest
 from autocode.jobs.resource import HistoryEntry, Job
+from autocode.jobs.store import ObjectStore
 
-__all__ = ["show_bundle", "show_preview", "show_resumed"]
-
-
-def show_resumed(screen: Screen, job: Job) -> None:
-    """Say that an unfinished job of the same request goes on, and from where."""
-    done = plural(len(job.history), "finished step")
-    screen.note(f"Going on with job {job.job_id} ({job.status}): {done} will be reused.")
+__all__ = ["counts_text", "show_attached", "show_bundle", "show_dead", "show_interrupted", "steps_text"]
 
 
-def show_bundle(screen: Screen, system: System, job: Job, where: Path) -> None:
+def show_attached(screen: Screen, job: Job) -> None:
+    """Say that an unfinished job of the same request goes on, and what of it is done already."""
+    if job.status is JobStatus.RUNNING:
+        screen.note(f"Job {job.job_id} exports the same and is running: following it.")
+    elif job.history:
+        screen.note(f"Going on with job {job.job_id}: {_done(job.history)} will be reused.")
+    else:
+        screen.note(f"Going on with job {job.job_id}; no step of it is done yet.")
+
+
+def show_interrupted(screen: Screen, job: Job) -> None:
+    """Say what an interrupted export leaves, and how to go on."""
+    if job.result is not None:
+        screen.note(
+            f"Interrupted. Job {job.job_id} is complete; the same command writes its bundle, and so does "
+            f"autocode-jobs artifacts get {job.result.digest}."
+        )
+    elif job.status is JobStatus.RUNNING:
+        screen.note(f"Interrupted. Another command still runs job {job.job_id}.")
+    else:
+        kept = f"keeps {_done(job.history)}" if job.history else "has no finished step yet"
+        screen.note(f"Interrupted. Job {job.job_id} {kept}; the same command goes on with it.")
+
+
+def show_dead(screen: Screen, job: Job) -> None:
+    """Say why a job is dead, and what to do next."""
+    screen.note(f"Job {job.job_id} is dead ({job.reason}) after {plural(job.attempts, 'attempt')}.")
+    if job.error is None:
+        screen.fail("No attempt left an error.", f"autocode-jobs jobs show {job.job_id}")
+    else:
+        screen.fail(job.error.detail, job.error.hint)
+
+
+def show_bundle(screen: Screen, store: ObjectStore, job: Job, where: Path) -> None:
     """Say what was exported, what was lost, where it is, and how to check it."""
     assert job.result is not None
-    manifest = load_manifest(system.store, job.result.digest)
+    manifest = load_manifest(store, job.result.digest)
     totals = manifest.totals
     lost: Counter[str] = Counter()
     redacted: Counter[str] = Counter()
     for source in manifest.sources:
         lost.update(source.lost)
         redacted.update(source.redacted)
-    sessions = plural(totals["sessions"], "session")
-    records = plural(totals["records"], "record")
-    size = bytes_text(totals["source_bytes"])
-    screen.say(f"[bold green]Exported[/] {sessions}, {records}, from {size} of sources.")
-    screen.row(
-        "bundle", f"{where}  ({plural(totals['members'], 'file')}, {bytes_text(totals['member_bytes'])})"
-    )
+    told = f"{plural(totals['sessions'], 'session')}, {plural(totals['records'], 'record')}"
+    screen.say(f"Exported {told}, from {bytes_text(totals['source_bytes'])} of files.", style="bold green")
+    screen.row("bundle", str(where))
     screen.row("digest", job.result.digest)
-    screen.row("redacted", _counts(redacted) if manifest.redaction else "nothing: --no-redact was given")
-    screen.row("lost", _counts(lost))
+    size = f"{bytes_text(totals['member_bytes'])} in {plural(totals['members'], 'file')}"
+    screen.row("size", size + (f", zipped {bytes_text(where.stat().st_size)}" if where.is_file() else ""))
+    screen.row(
+        "redacted", counts_text(redacted) if manifest.redaction else "nothing, as you asked", wrap=True
+    )
+    screen.row("lost", counts_text(lost), wrap=True)
     if totals["damaged"]:
-        screen.row("damaged", plural(totals["damaged"], "span") + ", listed in the *.report.json files")
+        screen.row("damaged", f"{plural(totals['damaged'], 'span')}, listed in the .report.json files")
     if manifest.unread:
-        screen.row("not read", _counts(Counter(each.kind for each in manifest.unread)) + " (other tools)")
+        kinds = Counter(each.kind for each in manifest.unread)
+        screen.row("not read", f"{counts_text(kinds)}; listed in manifest.json", wrap=True)
     if manifest.left_out:
-        screen.row("left out", _counts(manifest.left_out))
-    screen.row("job", f"{job.job_id}, {plural(job.attempts, 'attempt')}, {_steps(job)}")
+        screen.row("left out", counts_text(manifest.left_out), wrap=True)
+    screen.row("job", f"{job.job_id}, {plural(job.attempts, 'attempt')}")
+    screen.row("steps", steps_text(job), wrap=True)
     screen.row("check it", _check(where))
 
 
-def show_preview(screen: Screen, found: Preview) -> None:
-    """List what an export would redact, lose and leave out, by place."""
-    for line in found.lines():
-        screen.out.print(line, markup=False)
-
-
-def _steps(job: Job) -> str:
+def steps_text(job: Job) -> str:
+    """Return how many steps were done now, and which were reused from where, by name and number."""
     now = [entry for entry in job.history if entry.attempt == job.attempts and not entry.reused]
-    before = [entry for entry in job.history if entry.attempt != job.attempts]
+    before = [entry for entry in job.history if entry.attempt != job.attempts and not entry.reused]
     memo = [entry for entry in job.history if entry.reused]
-    parts = [plural(len(now), "step") + " done now"]
+    parts = [f"{len(now):,} done now"]
     if before:
-        parts.append(f"{len(before)} reused from earlier attempts: {_named(before)}")
+        parts.append(f"{len(before):,} reused from earlier attempts ({_named(before)})")
     if memo:
-        parts.append(f"{len(memo)} reused from earlier jobs: {_named(memo)}")
-    return "; ".join(parts)
+        parts.append(f"{len(memo):,} reused from earlier jobs ({_named(memo)})")
+    return ", ".join(parts)
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return counts with their sum before them: ``5: jwt 2, password 3``."""
+    if not counts:
+        return "nothing"
+    named = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+    return named if len(counts) == 1 else f"{sum(counts.values()):,}: {named}"
+
+
+def _done(history: Sequence[HistoryEntry]) -> str:
+    return f"{plural(len(history), 'finished step')} ({_named(history)})"
 
 
 def _named(entries: Iterable[HistoryEntry]) -> str:
     kinds = Counter(entry.step.partition(" ")[0] for entry in entries)
-    return ", ".join(name if count == 1 else f"{name} x{count}" for name, count in kinds.items())
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    if not counts:
-        return "nothing"
-    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+    return ", ".join(name if count == 1 else f"{name} x{count:,}" for name, count in kinds.items())
 
 
 def _check(where: Path) -> str:
+    program = "sha256sum" if shutil.which("sha256sum") else "shasum -a 256"
+    check = f"{program} -c manifest-sha256.txt"
     if where.suffix == ".zip":
-        return f"unzip {where.name} && cd {where.stem} && sha256sum -c manifest-sha256.txt"
-    return f"cd {where} && sha256sum -c manifest-sha256.txt"
+        folder, name = shlex.quote(str(where.parent)), shlex.quote(where.name)
+        return f"cd {folder} && unzip -q {name} && cd {shlex.quote(where.stem)} && {check}"
+    return f"cd {shlex.quote(str(where))} && {check}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from cyclopts import App, Parameter
-from rich.table import Table
 from rich.text import Text
 
 from autocode.jobs.cli.runtime import opened
@@ -15,34 +14,40 @@ from autocode.jobs.ledger import queries
 from autocode.jobs.model import JobStatus
 from autocode.jobs.resource import Job
 
-__all__ = ["jobs_app"]
+__all__ = ["job_lines", "list_jobs", "show_job"]
 
-jobs_app = App(name="jobs", help="Show jobs: what was asked for, and how it went.")
-
-_STYLES = {
+_STYLES: Final = {
     JobStatus.QUEUED: "cyan",
     JobStatus.RUNNING: "blue",
     JobStatus.RETRY: "yellow",
     JobStatus.COMPLETE: "green",
     JobStatus.DEAD: "red",
 }
+_GAP: Final = "  "
+_SHORT: Final = len("sha256:") + 12
 
-JsonFlag = Annotated[bool, Parameter(negative="", help="Print JSON, one job a line.")]
+
+def _status(job: Job) -> str:
+    words = str(job.status) if job.reason is None else f"{job.status} ({job.reason})"
+    return f"{words}, {job.note}" if job.note else words
 
 
-@jobs_app.command(name="list")
-def list_jobs(
-    *,
-    limit: Annotated[int, Parameter(help="At most so many, the newest first.")] = 50,
-    json: JsonFlag = False,
-) -> int:
-    """List the newest jobs.
+_COLUMNS: Final[dict[str, Callable[[Job], str]]] = {
+    "job": lambda job: job.job_id,
+    "status": _status,
+    "result": lambda job: job.result.digest if job.result else "-",
+    "enqueued": lambda job: local_time(job.times.enqueued_at, seconds=False),
+    "attempts": lambda job: f"{job.attempts}/{job.max_attempts}",
+    "steps": lambda job: str(len(job.history)),
+    "kind": lambda job: job.kind,
+}
+"""In the order of their worth: a narrow terminal shows the first ones, and never a cut one."""
 
-    Examples:
-        autocode-jobs jobs list
+_NEEDED: Final = 3
 
-        autocode-jobs jobs list --json --limit 1000
-    """
+
+def list_jobs(limit: int, *, json: bool) -> int:
+    """List the newest *limit* jobs."""
     screen = Screen(json_mode=json)
     with opened() as system:
         sweep_ledger(system)
@@ -54,30 +59,13 @@ def list_jobs(
     if not found:
         screen.say("No jobs yet. Start one: autocode-jobs export PATH")
         return 0
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("job", "kind", "status", "attempts", "steps", "enqueued", "result"):
-        table.add_column(title, no_wrap=True)
-    for job in found:
-        table.add_row(
-            job.job_id,
-            job.kind,
-            _status(job),
-            f"{job.attempts}/{job.max_attempts}",
-            str(len(job.history)),
-            local_time(job.times.enqueued_at),
-            job.result.digest[:19] + "…" if job.result else "",
-        )
-    screen.out.print(table)
+    for line in job_lines(found, screen.width):
+        screen.say(line)
     return 0
 
 
-@jobs_app.command(name="show")
-def show_job(job_id: Annotated[str, Parameter(name="ID")], /, *, json: JsonFlag = False) -> int:
-    """Show one job: its status, times, checkpoints, result and last error.
-
-    Examples:
-        autocode-jobs jobs show export-20260105-101500-3f2a1c
-    """
+def show_job(job_id: str, *, json: bool) -> int:
+    """Show one job."""
     screen = Screen(json_mode=json)
     with opened() as system:
         sweep_ledger(system)
@@ -89,38 +77,78 @@ def show_job(job_id: Annotated[str, Parameter(name="ID")], /, *, json: JsonFlag 
     return 0
 
 
+def job_lines(jobs: Sequence[Job], width: int | None) -> list[Text]:
+    """Return a table of *jobs*, a line each below a line of titles.
+
+    Args:
+        jobs: at least one.
+        width: columns of the terminal; a digest is shortened to what `artifacts get` still takes where it
+            doesn't fit, and columns of less worth are left out. ``None``: everything is shown whole.
+    """
+    table = {title: [title, *(cell(job) for job in jobs)] for title, cell in _COLUMNS.items()}
+    if width is not None and _width_of(table, list(table)) > width:
+        table["result"] = [cell[:_SHORT] for cell in table["result"]]
+    titles = list(table)
+    while width is not None and len(titles) > _NEEDED and _width_of(table, titles) > width:
+        titles.pop()
+    lines = []
+    for number in range(len(jobs) + 1):
+        line = Text(style="dim" if number == 0 else "")
+        for title in titles:
+            style = _STYLES[jobs[number - 1].status] if title == "status" and number > 0 else ""
+            cell = table[title][number]
+            padding = "" if title == titles[-1] else " " * (_widest(table[title]) - len(cell)) + _GAP
+            line.append(cell, style=style).append(padding)
+        lines.append(line)
+    return lines
+
+
+def _width_of(table: dict[str, list[str]], titles: Sequence[str]) -> int:
+    return sum(_widest(table[title]) for title in titles) + len(_GAP) * (len(titles) - 1)
+
+
+def _widest(cells: Sequence[str]) -> int:
+    return max(map(len, cells))
+
+
 def _show(screen: Screen, job: Job) -> None:
-    screen.out.print(Text(job.job_id, style="bold").append("  ").append(_status(job)))
+    screen.say(Text(job.job_id, style="bold").append("  ").append(_status(job), style=_STYLES[job.status]))
     screen.row("kind", job.kind)
     screen.row("attempts", f"{job.attempts} of {job.max_attempts}")
-    if job.next_attempt_at:
+    if job.status is JobStatus.RETRY:
         screen.row("next", f"due {local_time(job.next_attempt_at)}; the same command runs it")
+    elif job.status is JobStatus.QUEUED:
+        screen.row("next", "nobody runs it now; the same command does")
     for label, moment in (
         ("enqueued", job.times.enqueued_at),
         ("started", job.times.started_at),
-        ("checkpoint", job.times.checkpoint_at),
-        ("completed", job.times.completed_at),
+        ("saved", job.times.checkpoint_at),
+        ("complete", job.times.completed_at),
     ):
         screen.row(label, local_time(moment))
-    if job.progress and job.progress.done is not None and job.status is not JobStatus.COMPLETE:
-        total = "" if job.progress.total is None else f" of {job.progress.total:,}"
-        said = f"as of {local_time(job.progress.at)}"
-        screen.row("progress", f"{job.progress.done:,}{total} {job.progress.unit}, {said}")
+    if job.status is not JobStatus.COMPLETE:
+        _show_progress(screen, job)
     if job.result:
-        screen.row("result", f"{job.result.digest} ({bytes_text(job.result.size)})")
+        screen.row("result", job.result.digest)
+        screen.row("get it", f"autocode-jobs artifacts get {job.result.digest[:_SHORT]}")
     if job.error:
-        screen.row("error", f"{job.error.title}: {job.error.detail}", style="red")
-        screen.row("next step", job.error.hint)
+        screen.row("error", f"{job.error.title}: {job.error.detail}", style="red", wrap=True)
+        screen.row("next", job.error.hint, wrap=True)
     screen.row("history", plural(len(job.history), "checkpoint"))
     for entry in job.history:
-        again = "  reused from an earlier job" if entry.reused else ""
-        screen.out.print(
-            Text(f"    {entry.seq:>4}  attempt {entry.attempt}  {entry.digest[:19]}…  {entry.step}{again}")
-        )
+        digest = entry.digest if screen.width is None else entry.digest[:_SHORT]
+        reused = "  (from an earlier job)" if entry.reused else ""
+        screen.say(f"    {entry.seq:>4}  attempt {entry.attempt}  {digest}  {entry.step}{reused}")
 
 
-def _status(job: Job) -> Text:
-    words = str(job.status) if job.reason is None else f"{job.status} ({job.reason})"
-    if job.note:
-        words += f", {job.note}"
-    return Text(words, style=_STYLES[job.status])
+def _show_progress(screen: Screen, job: Job) -> None:
+    progress = job.progress
+    if progress is None or progress.done is None:
+        return
+    if progress.unit == "bytes":
+        done = bytes_text(progress.done)
+        total = "" if progress.total is None else f" of {bytes_text(progress.total)}"
+    else:
+        done = f"{progress.done:,}"
+        total = ("" if progress.total is None else f" of {progress.total:,}") + f" {progress.unit or ''}"
+    screen.row("progress", f"{done}{total}, as of {local_time(progress.at)}")

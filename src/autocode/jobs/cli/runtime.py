@@ -19,9 +19,10 @@ def opened() -> Iterator[System]:
 
     Raises:
         HomeUnusable: the home can't be written, or a newer version wrote it.
-        UsageError: ``AUTOCODE_CRASH`` names no crash point.
+        DiskFull: there is no room.
+        UsageError: ``AUTOCODE_CRASH`` names no crash point; nothing was written.
     """
     home = Home.from_environment()
+    crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
     with open_system(home) as system:
-        crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
         yield system

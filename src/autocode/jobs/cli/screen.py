@@ -3,65 +3,128 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import textwrap
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rich.console import Console
 from rich.text import Text
 
-from autocode.jobs.errors import JobsError
-from autocode.jobs.resource import Job
+if TYPE_CHECKING:
+    from autocode.jobs.resource import Job
 
-__all__ = ["Screen", "bytes_text", "local_time", "plural"]
+__all__ = ["Screen", "bytes_text", "local_time", "plural", "visible"]
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_LABEL: Final = 9
+"""Columns before a value: what 80 of them leave is as wide as a digest."""
+
+
+class _Out(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the error through: whoever read our output has seen enough."""
+        raise  # noqa: PLE0704 - rich calls this while it handles the error
+
+
+class _Err(Console):
+    def on_broken_pipe(self) -> None:
+        """Go on in silence: that nobody reads the progress is no reason to stop the work."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 class Screen:
-    """Two consoles that respect ``NO_COLOR`` and a stdout that isn't a terminal.
+    """Two consoles that respect ``NO_COLOR``, ``TERM=dumb`` and an output that is no terminal.
+
+    Text that comes from outside (paths, messages, names) passes through :func:`visible` here, so that no
+    file name can move the cursor or recolour the screen.
 
     Args:
-        json_mode: stdout is for one machine-readable line; people's text goes to stderr.
+        json_mode: stdout is for machine-readable lines; people's text goes to stderr.
     """
 
     def __init__(self, *, json_mode: bool = False) -> None:
         self.json_mode = json_mode
-        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
-        self.out = self.err if json_mode else Console(highlight=False, soft_wrap=True)
+        # rich takes NO_COLOR by its letter and leaves bold and dim; who sets it wants plain text
+        colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+        self.err: Console = _Err(stderr=True, highlight=False, soft_wrap=True, color_system=colors)
+        self.out: Console = self.err
+        if not json_mode:
+            self.out = _Out(highlight=False, soft_wrap=True, color_system=colors)
 
-    def say(self, text: str | Text = "") -> None:
+    @property
+    def live(self) -> bool:
+        """Whether stderr is a terminal on which a line can be redrawn."""
+        return self.err.is_terminal and not self.err.is_dumb_terminal
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal that shows the result; ``None`` where it is no terminal."""
+        return self.out.width if self.out.is_terminal else None
+
+    def say(self, text: str | Text = "", *, style: str = "") -> None:
         """Print a line of the result for people."""
-        self.out.print(text if isinstance(text, Text) else Text.from_markup(text))
+        self.out.print(text if isinstance(text, Text) else Text(visible(text), style=style))
 
     def note(self, text: str) -> None:
-        """Print a line on the side, to stderr; *text* is taken as it is."""
-        self.err.print(Text(text, style="dim"))
+        """Print a line on the side, to stderr."""
+        self.err.print(Text(visible(text), style="dim"))
 
-    def row(self, label: str, value: str, *, style: str = "") -> None:
-        """Print a label and its value, aligned with the other rows; *value* is taken as it is."""
-        line = Text(f"  {label:<10} ", style="dim")
-        self.out.print(line.append(Text(value, style=style)))
+    def row(self, label: str, value: str, *, style: str = "", wrap: bool = False) -> None:
+        """Print a label and its value, aligned with the other rows.
+
+        Args:
+            label: at most eight characters.
+            value: what is to be told.
+            style: of the value.
+            wrap: break a long value between words; leave it off for what people copy.
+        """
+        lines = [visible(value)]
+        if wrap and self.width is not None:
+            lines = textwrap.wrap(
+                lines[0], max(self.width - _LABEL, 20), break_long_words=False, break_on_hyphens=False
+            ) or [""]
+        text = Text(f"{label:<{_LABEL - 1}} ", style="dim").append(Text(lines[0], style=style))
+        for line in lines[1:]:
+            text.append("\n" + " " * _LABEL).append(Text(line, style=style))
+        self.out.print(text)
 
     def emit(self, value: Mapping[str, Any] | Job) -> None:
         """Print *value* as one line of JSON on stdout."""
-        data = value.to_json() if isinstance(value, Job) else dict(value)
+        data = dict(value) if isinstance(value, Mapping) else value.to_json()
         sys.stdout.write(json.dumps(data, ensure_ascii=True) + "\n")
         sys.stdout.flush()
 
-    def fail(self, error: JobsError) -> None:
+    def fail(self, detail: str, hint: str) -> None:
         """Print an error: what happened, and what to do next."""
-        self.err.print(Text("error: ", style="bold red").append(Text(error.detail, style="default")))
-        if error.hint:
-            self.err.print(Text("  next: ", style="bold").append(Text(error.hint, style="default")))
+        self.err.print(Text("error: ", style="bold red").append(Text(visible(detail), style="default")))
+        if hint:
+            self.err.print(Text("  next: ", style="bold").append(Text(visible(hint), style="default")))
+
+
+def visible(text: str) -> str:
+    r"""Return *text* with everything a terminal might obey spelt out, as in ``\x1b``."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _spelt(each) for each in text)
+
+
+def _spelt(character: str) -> str:
+    try:
+        return character.encode("unicode_escape").decode("ascii")
+    except UnicodeEncodeError:
+        return repr(character)
 
 
 def bytes_text(size: int) -> str:
     """Return *size* in the largest decimal unit that leaves at least one whole: ``12.3 MB``."""
     value = float(size)
     for unit in _UNITS:
-        if value < 1000 or unit == _UNITS[-1]:
+        # what would be rounded up to 1000.0 belongs to the next unit
+        if value < 999.95 or unit == _UNITS[-1]:
             return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     raise AssertionError("unreachable: the last unit takes everything")
@@ -72,8 +135,12 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def local_time(text: str | None) -> str:
+def local_time(text: str | None, *, seconds: bool = True) -> str:
     """Return a time of the contract in the user's own zone, or a hyphen where there is none."""
     if text is None:
         return "-"
-    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        datetime.fromisoformat(text)
+        .astimezone()
+        .strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+    )

@@ -1,19 +1,18 @@
-"""From the paths of a command line to the roots and selections of a payload."""
+"""From the paths of a command line to the folders, and the selections in them, that an export reads."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from autocode.jobs.errors import NoSessions, UsageError
+from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export import Source
 from autocode.jobs.sessions.discover import discover
-from autocode.jobs.sessions.roots import usual_roots
-from autocode.jobs.settings import Home
+from autocode.jobs.sessions.roots import Root, usual_roots
 
-__all__ = ["Place", "sources_of", "usual_places"]
+__all__ = ["Place", "Selection", "as_sources", "everything_in", "selected_by", "usual_places"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,57 +25,86 @@ class Place:
     size: int
 
 
-def usual_places() -> list[Place]:
-    """Return the tools' usual folders that exist, with the number and size of their files."""
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A folder, and what is selected in it by paths from there; everything where nothing is named."""
+
+    folder: Path
+    select: tuple[str, ...] = ()
+
+
+def usual_places(looked_at: Callable[[int], None] = lambda _files: None) -> list[Place]:
+    """Return the tools' usual folders that exist, with the number and size of their files.
+
+    Args:
+        looked_at: told the number of files so far, for each of them; may raise to stop.
+    """
     places: list[Place] = []
-    for root in usual_roots(os.environ, Path.home()):
+    before = 0
+    for root in _roots():
         found = discover(root.path)
         for _ in found:
-            pass
+            looked_at(before + found.files)
+        before += found.files
         places.append(Place(root.name, root.path, found.files, found.size))
     return places
 
 
-def sources_of(home: Home, paths: Iterable[Path]) -> list[Source]:
-    """Return what *paths* select, as roots and paths within them.
-
-    A path inside a known root is named by that root; any other folder becomes a root of this home. Nothing is
-    read here. Idempotent: the same paths give the same sources.
-
-    Raises:
-        UsageError: a path doesn't exist, is no file or folder, or has a name that isn't text.
-    """
-    return [_source(home, path) for path in paths]
-
-
-def all_sources(places: Iterable[Place]) -> list[Source]:
+def everything_in(places: Iterable[Place]) -> list[Selection]:
     """Return everything in the usual places.
 
     Raises:
-        NoSessions: no such place exists.
+        UsageError: no such place exists, or none has a file in it.
     """
-    found = [Source(root=place.name) for place in places if place.files]
+    found = [Selection(place.path.resolve()) for place in places if place.files]
     if not found:
-        raise NoSessions(
+        raise UsageError(
             "No agent's usual folder has files in it.",
             hint="Name a folder: autocode-jobs export PATH. `autocode-jobs doctor` shows where was looked.",
         )
     return found
 
 
-def _source(home: Home, path: Path) -> Source:
+def selected_by(paths: Iterable[Path]) -> list[Selection]:
+    """Return what *paths* select; a path inside a tool's usual folder is selected from that folder.
+
+    No session is read and nothing is written here.
+
+    Raises:
+        UsageError: a path doesn't exist, is no file or folder, can't be read, or has a name that isn't text.
+    """
+    roots = [root.path.resolve() for root in _roots()]
+    return [_selection(path, roots) for path in paths]
+
+
+def as_sources(selections: Iterable[Selection], name: Callable[[Path], str]) -> tuple[Source, ...]:
+    """Return *selections* as sources of a payload; *name* gives the name of a folder as a root."""
+    return tuple(Source(root=name(each.folder), select=each.select) for each in selections)
+
+
+def _selection(path: Path, roots: Iterable[Path]) -> Selection:
     # says what is wrong with the path, and what it may have meant
-    discover(path)
-    resolved = path.resolve()
-    known = {root.name: root.path.resolve() for root in usual_roots(os.environ, Path.home())}
-    for name, folder in known.items():
-        if resolved == folder:
-            return Source(root=name)
-        if resolved.is_relative_to(folder):
-            return Source(root=name, select=(_text(resolved.relative_to(folder).as_posix()),))
+    resolved = discover(path).root
+    if not os.access(resolved, os.R_OK | (os.X_OK if resolved.is_dir() else 0)):
+        raise UsageError(
+            f"{path} can't be read: permission denied.",
+            hint="Change its permissions, or run this as a user who may read it.",
+        )
+    for folder in roots:
+        if resolved != folder and resolved.is_relative_to(folder):
+            return Selection(folder, (_text(resolved.relative_to(folder).as_posix()),))
     if resolved.is_dir():
-        return Source(root=home.add_root(Path(_text(str(resolved)))))
-    return Source(root=home.add_root(Path(_text(str(resolved.parent)))), select=(_text(resolved.name),))
+        return Selection(resolved)
+    return Selection(resolved.parent, (_text(resolved.name),))
+
+
+def _roots() -> list[Root]:
+    try:
+        home = Path.home()
+    except RuntimeError:
+        # no HOME and no entry in the list of users: such a user has no usual folders
+        return []
+    return usual_roots(os.environ, home)
 
 
 def _text(name: str) -> str:
@@ -85,7 +113,7 @@ def _text(name: str) -> str:
     except UnicodeEncodeError:
         shown = os.fsencode(name).decode("utf-8", "backslashreplace")
         raise UsageError(
-            f"{shown} isn't valid text, so a payload can't name it.",
-            hint="Export the folder above it, or rename it.",
+            f"{shown} isn't valid text, so a job can't name it.",
+            hint="Export the folder that it lies in, or rename it.",
         ) from None
     return name

@@ -2,51 +2,78 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-
+from autocode.jobs.cli.progress import bytes_bar
 from autocode.jobs.cli.screen import Screen
-from autocode.jobs.errors import JobsError
-from autocode.jobs.operations.export.views import write_folder, write_zip
+from autocode.jobs.errors import JobsError, UsageError
+from autocode.jobs.operations.export.partial import explained
+from autocode.jobs.operations.export.views import bag_name, write_folder, write_zip
 from autocode.jobs.resource import Job
 from autocode.jobs.store import ObjectStore
 
-__all__ = ["deliver", "write_view"]
+__all__ = ["check_writable", "deliver", "write_view"]
 
 
 def write_view(screen: Screen, store: ObjectStore, digest: str, folder: Path, *, zipped: bool) -> Path:
-    """Write the bundle *digest* below *folder*, as a folder or one .zip file; return where it is."""
-    bar = Progress(
-        TextColumn("writing the bundle"),
-        BarColumn(bar_width=28),
-        DownloadColumn(),
-        console=screen.err,
-        transient=True,
-        disable=not screen.err.is_terminal,
-    )
-    with bar:
-        line = bar.add_task("", total=None)
+    """Write the bundle *digest* below *folder*, as a folder or one .zip file; return where it is.
 
-        def progress(done: int, total: int) -> None:
-            bar.update(line, completed=done, total=total)
-
-        folder.mkdir(parents=True, exist_ok=True)
+    Raises what :func:`write_folder` and :func:`write_zip` raise; folders that were made for it are then
+    removed again.
+    """
+    folder = folder.absolute()
+    with bytes_bar(screen, "writing the bundle") as progress, _made(folder):
         if zipped:
-            path = folder / f"autocode-export-{digest.removeprefix('sha256:')[:12]}.zip"
-            write_zip(store, digest, path, progress=progress)
-            return path
+            return write_zip(store, digest, folder / f"{bag_name(digest)}.zip", progress=progress)
         return write_folder(store, digest, folder, progress=progress)
 
 
 def deliver(screen: Screen, store: ObjectStore, job: Job, folder: Path, *, zipped: bool) -> Path:
-    """Write a complete job's bundle; if that fails the job stays complete, and the error says so."""
+    """Write a complete job's bundle.
+
+    Raises:
+        JobsError: it could not be written; the job stays complete, and the hint says how to go on.
+    """
     assert job.result is not None
     try:
         return write_view(screen, store, job.result.digest, folder, zipped=zipped)
     except (JobsError, OSError) as error:
-        detail = error.detail if isinstance(error, JobsError) else f"{error.strerror}: {error.filename}"
+        detail = error.detail if isinstance(error, JobsError) else f"{error.filename}: {error.strerror}."
+        again = f"autocode-jobs artifacts get {job.result.digest} -o FOLDER"
         raise JobsError(
-            f"The export is complete, but its bundle could not be written to {folder}: {detail}",
-            hint=f"Write it elsewhere: autocode-jobs artifacts get {job.result.digest} -o FOLDER.",
+            f"The export is complete, but its bundle could not be written: {detail}",
+            hint=f"Mend that, or name another folder: {again}",
         ) from error
+
+
+def check_writable(folder: Path) -> None:
+    """Find out before the work, and not after it, that the bundle can't be written to *folder*.
+
+    Raises:
+        UsageError: it is no folder, or may not be written to.
+    """
+    there = folder.absolute()
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
+        raise UsageError(f"{there} is no folder.", hint="Name a folder after --output.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"{there} can't be written to.", hint="Name another folder after --output.")
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make *folder* and what is missing above it; take that away again if the block fails."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for each in missing:
+            with suppress(OSError):
+                each.rmdir()
+        raise

@@ -101,7 +101,7 @@ class Reconciler:
 
     def _load(self, job_id: str) -> JobRows:
         with self._system.db.read() as tx:
-            return queries.load(tx, job_id)
+            return queries.load(tx, job_id, history=False)
 
     async def _run_state(self, rows: JobRows) -> RunState:
         run_id = rows.attempts[-1].flow_run_id

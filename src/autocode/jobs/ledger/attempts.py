@@ -301,7 +301,8 @@ def _plan_next(tx: sa.Connection, job_id: str, outcome: Outcome, now: datetime) 
     if job.cancel_requested_at is not None or budget_spent(JobFacts(job.max_attempts), known):
         return
     pause = 0.0
-    if outcome.counts:
+    # a run that vanished waits too: whatever deletes runs would otherwise be fed new ones without end
+    if outcome is not Outcome.INTERRUPTED:
         first, factor, ceiling, jitter = job.backoff
         backoff = Backoff(first, factor, ceiling, jitter)
         pause = backoff.delay(max(1, counted_failures(known)))

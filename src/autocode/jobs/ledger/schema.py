@@ -131,7 +131,14 @@ attempts: Final = sa.Table(
     sa.Column("begun_event", sa.BigInteger),
     sa.Column("ended_event", sa.BigInteger),
     sa.Column("run_closed", sa.Boolean, nullable=False),
-    sa.Index("ix_attempts_open", "ended_at"),
+)
+
+# finds the few attempts that a sweep must look at among all that ever ended
+sa.Index(
+    "ix_attempts_unclosed",
+    attempts.c.job_id,
+    postgresql_where=attempts.c.run_closed.is_(False),
+    sqlite_where=attempts.c.run_closed.is_(False),
 )
 
 checkpoints: Final = sa.Table(

@@ -150,7 +150,8 @@ def _snapshot(
         "status": verdict.status.value,
         "reason": None if verdict.reason is None else verdict.reason.value,
         "note": verdict.note,
-        "attempts": len(begun),
+        # which attempt it is, and not how many began: one that died before it began has a number too
+        "attempts": max((facts.n for facts in known if facts.begun or facts.ended), default=0),
         "next_attempt_at": verdict.next_attempt_at,
         "error": errors[-1] if errors and not complete else None,
         "started_at": by_n[begun[0].n].begun_at if begun else None,

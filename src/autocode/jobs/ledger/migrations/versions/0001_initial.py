@@ -128,7 +128,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("flow_run_id", name=op.f("uq_attempts_flow_run_id")),
         sa.UniqueConstraint("token", name=op.f("uq_attempts_token")),
     )
-    op.create_index("ix_attempts_open", "attempts", ["ended_at"], unique=False)
+    op.create_index(
+        "ix_attempts_unclosed",
+        "attempts",
+        ["job_id"],
+        unique=False,
+        postgresql_where=sa.text("run_closed IS false"),
+        sqlite_where=sa.text("run_closed IS 0"),
+    )
     op.create_table(
         "checkpoints",
         sa.Column("job_id", sa.String(length=128), nullable=False),

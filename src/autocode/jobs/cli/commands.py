@@ -1,0 +1,244 @@
+"""What can be said on the command line: every command with its options, its help and its examples.
+
+Each body imports its work when it is called, so that ``--help`` waits for no database and no engine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from autocode.jobs._version import __version__
+
+__all__ = ["app"]
+
+_STATUSES: Final = """\
+Exit status: 0 done, 1 it failed, 2 usage (nothing was changed),\n130 interrupted."""
+
+app: Final = App(
+    name="autocode-jobs",
+    help="Durable jobs over the sessions that coding agents leave on disk.",
+    version=__version__,
+    help_format="plaintext",
+    suppress_keyboard_interrupt=False,
+    help_epilogue=f"""\
+Examples:
+  autocode-jobs export                   what the agents left in their folders
+  autocode-jobs export PATH --preview    what would be redacted and lost
+  autocode-jobs jobs list
+  autocode-jobs verify
+
+Data is kept in AUTOCODE_HOME, by default in the platform's data folder.
+NO_COLOR is respected.
+
+{_STATUSES}""",
+)
+_jobs = App(
+    name="jobs",
+    help="Show jobs: what was asked for, and how it went.",
+    help_epilogue=f"""\
+Examples:
+  autocode-jobs jobs list --limit 10
+  autocode-jobs jobs show export-20260105-101500-3f2a1c
+
+{_STATUSES}""",
+)
+_artifacts = App(
+    name="artifacts",
+    help="Get finished artifacts out of the store.",
+    help_epilogue=f"""\
+Examples:
+  autocode-jobs artifacts get sha256:1f0c2ab3 -o /tmp
+
+{_STATUSES}""",
+)
+app.command(_jobs)
+app.command(_artifacts)
+
+Output = Annotated[
+    Path, Parameter(name=["--output", "-o"], help="Folder that gets the bundle; made if it is missing.")
+]
+Zip = Annotated[
+    bool,
+    Parameter(name="--zip", negative="", show_default=False, help="Write one .zip file instead of a folder."),
+]
+Digests = Annotated[
+    list[str] | None, Parameter(name="DIGEST", help="Artifacts to check; the whole store if none.")
+]
+
+
+@app.command(
+    help_epilogue="""\
+Examples:
+  autocode-jobs export
+  autocode-jobs export ~/.claude/projects/-home-ada-parser -o /backup
+  autocode-jobs export session.jsonl --preview
+  autocode-jobs export --yes --json | tail -n 1
+
+Exit status: 0 complete, 1 dead or the bundle could not be written,
+2 usage (nothing was changed), 130 interrupted."""
+)
+def export(
+    paths: Annotated[
+        list[Path] | None,
+        Parameter(name="PATH", help="Folders or files with sessions; the agents' usual folders if none."),
+    ] = None,
+    /,
+    *,
+    redact: Annotated[
+        bool, Parameter(help="Replace secrets by markers. --no-redact keeps them, and adds the raw files.")
+    ] = True,
+    output: Output = Path(),
+    zipped: Zip = False,
+    preview: Annotated[
+        bool,
+        Parameter(
+            negative="", show_default=False, help="List redactions and losses by place, and write nothing."
+        ),
+    ] = False,
+    yes: Annotated[
+        bool,
+        Parameter(
+            name=["--yes", "-y"],
+            negative="",
+            show_default=False,
+            help="Export the usual folders without asking.",
+        ),
+    ] = False,
+    json: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Print the job resource as the last line; all else to stderr.",
+        ),
+    ] = False,
+) -> int:
+    """Export agent sessions into a bundle that proves what is in it.
+
+    The same command after Ctrl-C, a crash or a power cut goes on where it stopped.
+    """
+    from autocode.jobs.cli import export as work  # noqa: PLC0415 - see the module's docstring
+
+    options = work.Options(
+        paths=tuple(paths or ()), redact=redact, output=output, zipped=zipped, yes=yes, json=json
+    )
+    return work.preview(options) if preview else work.export(options)
+
+
+@app.command(
+    help_epilogue="""\
+Examples:
+  autocode-jobs verify
+  autocode-jobs verify sha256:1f0c2ab3
+
+Exit status: 0 all is sound, 1 something is damaged or missing, 2 usage,
+130 interrupted."""
+)
+def verify(
+    digests: Digests = None,
+    /,
+    *,
+    json: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Print the findings as one line of JSON.")
+    ] = False,
+) -> int:
+    """Check stored objects against their digests, and artifacts for missing objects.
+
+    Damaged objects are moved to quarantine; the next export that needs them makes them anew. A check of the
+    whole store that was interrupted goes on where it stopped.
+    """
+    from autocode.jobs.cli import verify as work  # noqa: PLC0415 - see the module's docstring
+
+    return work.verify_artifacts(digests, json=json) if digests else work.verify_everything(json=json)
+
+
+@_artifacts.command(
+    help_epilogue="""\
+Examples:
+  autocode-jobs artifacts get sha256:1f0c2ab3 -o /tmp
+  autocode-jobs artifacts get 1f0c2ab3d4e5 --zip
+
+Exit status: 0 written, 1 it failed, 2 usage (no such artifact), 130 interrupted."""
+)
+def get(
+    digest: Annotated[
+        str, Parameter(name="DIGEST", help="The artifact's sha256:…, or 8 or more of its first digits.")
+    ],
+    /,
+    *,
+    output: Output = Path(),
+    zipped: Zip = False,
+) -> int:
+    """Write an exported bundle to a folder; every byte is checked on the way."""
+    from autocode.jobs.cli import artifacts as work  # noqa: PLC0415 - see the module's docstring
+
+    return work.get(digest, output, zipped=zipped)
+
+
+@_jobs.command(
+    name="list",
+    help_epilogue="""\
+Examples:
+  autocode-jobs jobs list
+  autocode-jobs jobs list --json --limit 1000
+
+Exit status: 0 listed, 2 usage.""",
+)
+def list_jobs(
+    *,
+    limit: Annotated[int, Parameter(help="At most so many.", validator=Number(gte=1))] = 50,
+    json: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Print job resources as JSON, one a line.")
+    ] = False,
+) -> int:
+    """List jobs, the newest first."""
+    from autocode.jobs.cli import jobs as work  # noqa: PLC0415 - see the module's docstring
+
+    return work.list_jobs(limit, json=json)
+
+
+@_jobs.command(
+    name="show",
+    help_epilogue="""\
+Examples:
+  autocode-jobs jobs show export-20260105-101500-3f2a1c
+  autocode-jobs jobs show export-20260105-101500-3f2a1c --json
+
+Exit status: 0 shown, 2 no such job.""",
+)
+def show_job(
+    job_id: Annotated[str, Parameter(name="ID", help="The job's id, as `jobs list` shows it.")],
+    /,
+    *,
+    json: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Print the job resource as one line of JSON.")
+    ] = False,
+) -> int:
+    """Show one job: its status, times, checkpoints, result and last error."""
+    from autocode.jobs.cli import jobs as work  # noqa: PLC0415 - see the module's docstring
+
+    return work.show_job(job_id, json=json)
+
+
+@app.command(
+    help_epilogue="""\
+Examples:
+  autocode-jobs doctor
+  autocode-jobs doctor --json
+
+Exit status: 0 nothing is wrong, 1 something is."""
+)
+def doctor(
+    *,
+    json: Annotated[
+        bool, Parameter(negative="", show_default=False, help="Print the findings as one line of JSON.")
+    ] = False,
+) -> int:
+    """Check the installation, the data folder and the places where agents keep sessions."""
+    from autocode.jobs.cli import doctor as work  # noqa: PLC0415 - see the module's docstring
+
+    return work.doctor(json=json)
