@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from dataclasses import dataclass, field
@@ -176,6 +177,7 @@ def test_foreign_settings_of_prefect_reach_neither_client_nor_server(
     assert child["PREFECT_LOGGING_LEVEL"] == "WARNING"
     assert "PREFECT_API_URL" not in os.environ
     assert os.environ["PREFECT_LOGGING_LEVEL"] == "CRITICAL"
+    assert not logging.getLogger("EventsWorker").isEnabledFor(logging.ERROR)
     assert child["PREFECT_HOME"] == os.environ["PREFECT_HOME"] == str(home.prefect)
 
 

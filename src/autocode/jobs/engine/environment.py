@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import logging
 import os
 import sqlite3
 import sys
@@ -75,6 +76,8 @@ def configure_client(home: Home) -> None:
             "DO_NOT_TRACK": "1",
         }
     )
+    # the one logger of Prefect's that isn't named after it (prefect/_internal/concurrency/services.py)
+    logging.getLogger("EventsWorker").setLevel(logging.CRITICAL)
     if _bytecode_variables(home):
         sys.pycache_prefix = str(_bytecode_folder(home))
         sys.dont_write_bytecode = False
