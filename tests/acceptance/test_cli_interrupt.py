@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -36,10 +37,30 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
         yield command
 
 
+@contextmanager
+def held(command: Command, *arguments: str | Path, at: str) -> Iterator[subprocess.Popen[str]]:
+    """Start the command, and give it when it stopped itself at the crash point *at*."""
+    # a point fires once for a home: an earlier test may have used it up
+    shutil.rmtree(command.home / "run" / "crash", ignore_errors=True)
+    process = command.start(*arguments, AUTOCODE_CRASH=f"{at}=pause")
+    try:
+        wait_until_stopped(process.pid)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def own_sessions(folder: Path, *, megabytes: float = 0.2) -> Path:
     """Write sessions that no other test has, so that no step of theirs is known yet."""
     write_samples(folder / "sessions", seed=zlib.crc32(os.fsencode(folder)), sessions=3, megabytes=megabytes)
     return folder / "sessions"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write sessions whose bundle takes a while to write."""
+    return own_sessions(tmp_path_factory.mktemp("large"), megabytes=8)
 
 
 def ended(process: subprocess.Popen[str]) -> Done:
@@ -77,11 +98,10 @@ def test_a_stop_hands_the_attempt_back_and_the_same_command_goes_on(
 ) -> None:
     """The process is held at a point, told to stop and let go; the second run reuses what was done."""
     arguments = ("export", own_sessions(tmp_path), "-o", tmp_path / "out")
-    process = command.start(*arguments, AUTOCODE_CRASH=f"{point}=pause")
-    wait_until_stopped(process.pid)
-    process.send_signal(number)
-    process.send_signal(signal.SIGCONT)
-    stopped = ended(process)
+    with held(command, *arguments, at=point) as process:
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+        stopped = ended(process)
 
     again = command.run(*arguments, "--json")
 
@@ -132,20 +152,15 @@ def test_ctrl_c_before_anything_runs_is_quiet(command: Command, tmp_path: Path) 
 class TestWhileTheBundleIsWritten:
     """The job is complete, and its bundle half-way into the output folder."""
 
-    @pytest.fixture(scope="class")
-    def sessions(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """Write sessions whose bundle takes a while to write."""
-        return own_sessions(tmp_path_factory.mktemp("large"), megabytes=8)
-
     @pytest.mark.parametrize("zipped", [False, True], ids=["folder", "zip"])
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
     def test_nothing_half_written_stays(
-        self, command: Command, sessions: Path, tmp_path: Path, number: signal.Signals, *, zipped: bool
+        self, command: Command, large: Path, tmp_path: Path, number: signal.Signals, *, zipped: bool
     ) -> None:
         """After a stop the output folder is empty; after a kill the next run clears it up and finishes."""
         out = tmp_path / "out"
         out.mkdir()
-        arguments = ["export", sessions, "-o", out, *(["--zip"] if zipped else [])]
+        arguments: list[str | Path] = ["export", large, "-o", out, *(["--zip"] if zipped else [])]
         stopped = self._stopped_while_writing(command, arguments, out, number)
         left = list(out.iterdir())
 
@@ -177,16 +192,15 @@ class TestWhileTheBundleIsWritten:
 def test_a_follower_that_leaves_doesn_t_stop_the_job(command: Command, tmp_path: Path) -> None:
     """Ctrl-C in the second of two equal commands says that the first still runs, and it ends well."""
     arguments = ("export", own_sessions(tmp_path), "-o", tmp_path / "out")
-    first = command.start(*arguments, AUTOCODE_CRASH="step.mid-write:2=pause")
-    wait_until_stopped(first.pid)
-    with terminal([PROGRAM, *arguments], command.environ()) as screen:
-        screen.read_until("is running: following it")
-        screen.read_until("attempt 1")
-        screen.press("\x03")
-        status = screen.end(within=_PROMPT_SECONDS)
+    with held(command, *arguments, at="step.mid-write:2") as first:
+        with terminal([PROGRAM, *arguments], command.environ()) as screen:
+            screen.read_until("is running: following it")
+            screen.read_until("attempt 1")
+            screen.press("\x03")
+            status = screen.end(within=_PROMPT_SECONDS)
 
-    first.send_signal(signal.SIGCONT)
-    _, err = first.communicate(timeout=120)
+        first.send_signal(signal.SIGCONT)
+        _, err = first.communicate(timeout=120)
 
     assert status == 130
     assert "Another command still runs job" in text_of(screen.seen)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from autocode.jobs.cli.export_report import show_attached, show_bundle, show_dead, show_interrupted
 from autocode.jobs.cli.follow import follow
-from autocode.jobs.cli.preview_report import show_preview
 from autocode.jobs.cli.progress import counting
 from autocode.jobs.cli.runtime import opened
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
@@ -31,8 +30,9 @@ from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.ledger import jobs, queries
 from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.model import JobStatus
-from autocode.jobs.operations.export import EXPORT, Source
-from autocode.jobs.operations.export import preview as operation
+from autocode.jobs.operations.export import EXPORT, ExportPayload, Source
+from autocode.jobs.operations.export.preview import Preview
+from autocode.jobs.operations.export.scan import scan_files
 from autocode.jobs.resource import Job
 
 __all__ = ["Options", "export", "preview"]
@@ -80,14 +80,22 @@ def preview(options: Options) -> int:
     """Say what an export would redact, lose and leave out, by place; write nothing at all."""
     screen = Screen(json_mode=options.json)
     selections = _selections(screen, options, ask=False)
-    folders = {str(number): each.folder for number, each in enumerate(selections)}
-    sources = [Source(root=name, select=each.select) for name, each in zip(folders, selections, strict=True)]
+    names = {
+        folder: str(number) for number, folder in enumerate(dict.fromkeys(each.folder for each in selections))
+    }
+    folders = {name: folder for folder, name in names.items()}
+    payload = ExportPayload(sources=as_sources(selections, names.__getitem__), redact=options.redact)
     with counting(screen, "scanning", "files") as looked_at:
-        found = operation.preview(folders.__getitem__, sources, redact=options.redact, looked_at=looked_at)
+        scanned = scan_files(folders.__getitem__, payload.sources, looked_at)
+    found = Preview(scanned, redact=options.redact)
     if options.json:
         screen.emit(found.to_json())
     else:
-        show_preview(screen, found)
+        with counting(screen, "reading", "lines") as told:
+            for number, line in enumerate(found.lines(), start=1):
+                screen.say(line)
+                told(number)
+    screen.note("Nothing was written.")
     return 0
 
 

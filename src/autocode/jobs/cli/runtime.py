@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 from autocode.jobs import crash
+from autocode.jobs.cli.screen import bytes_text
 from autocode.jobs.engine.system import System, open_system
+from autocode.jobs.errors import DiskFull, LedgerUnavailable, ServerUnavailable
 from autocode.jobs.settings import Home
 
 __all__ = ["opened"]
+
+_ENOUGH: Final = 8_000_000
+"""Bytes with which both databases can begin; with less, a failure of theirs is put down to that."""
 
 
 @contextmanager
@@ -24,5 +32,20 @@ def opened() -> Iterator[System]:
     """
     home = Home.from_environment()
     crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
-    with open_system(home) as system:
+    with _full_disk_told(home.path), open_system(home) as system:
         yield system
+
+
+@contextmanager
+def _full_disk_told(home: Path) -> Iterator[None]:
+    """Say that the disk is full where a database only says that it can't go on."""
+    try:
+        yield
+    except (LedgerUnavailable, ServerUnavailable) as error:
+        try:
+            free = shutil.disk_usage(home).free
+        except OSError:
+            raise error from None
+        if free >= _ENOUGH:
+            raise
+        raise DiskFull(f"{home} has {bytes_text(free)} of room left. {error.detail}") from error

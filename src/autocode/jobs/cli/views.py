@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from autocode.jobs.cli.interrupts import deferred
 from autocode.jobs.cli.progress import bytes_bar
 from autocode.jobs.cli.screen import Screen
 from autocode.jobs.errors import JobsError, UsageError
@@ -25,7 +26,12 @@ def write_view(screen: Screen, store: ObjectStore, digest: str, folder: Path, *,
     removed again.
     """
     folder = folder.absolute()
-    with bytes_bar(screen, "writing the bundle") as progress, _made(folder):
+    with bytes_bar(screen, "writing the bundle") as show, deferred() as check, _made(folder):
+
+        def progress(done: int, total: int) -> None:
+            check()
+            show(done, total)
+
         if zipped:
             return write_zip(store, digest, folder / f"{bag_name(digest)}.zip", progress=progress)
         return write_folder(store, digest, folder, progress=progress)

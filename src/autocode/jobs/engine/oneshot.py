@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.exceptions import PrefectSignal
+from prefect.exceptions import PrefectSignal, TerminationSignal
 from prefect.flow_engine import run_flow_async
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
@@ -48,7 +49,7 @@ def run_to_end(system: System, job_id: str, address: Address, watch: Watcher) ->
     """Bring the job to a terminal state: run its attempts here unless another process does.
 
     Ctrl-C (``KeyboardInterrupt``) hands the attempt back: it uses no budget, and the next run of the same
-    command goes on from the last checkpoint.
+    command goes on from the last checkpoint. The caller's handler of SIGTERM stays in force.
 
     Args:
         system: the opened home.
@@ -70,11 +71,13 @@ def run_to_end(system: System, job_id: str, address: Address, watch: Watcher) ->
         holder_name.set(holder)
         try:
             return asyncio.run(_run_to_end(system, job_id, watch, holder))
-        except BaseException:
+        except BaseException as error:
             # after the loop is closed: no thread of it can begin an attempt any more
             with suppress(LedgerUnavailable):
                 _hand_back(system, job_id, holder)
                 asyncio.run(Reconciler(system, None).sweep(job_id))
+            if isinstance(error, TerminationSignal):
+                raise KeyboardInterrupt from error
             raise
 
 
@@ -87,6 +90,17 @@ async def _run_to_end(system: System, job_id: str, watch: Watcher, holder: str) 
         finally:
             others.cancel()
             await asyncio.gather(others, return_exceptions=True)
+
+
+def _keep_handler(handler: Any) -> None:
+    """Take SIGTERM back from Prefect, whose handler raises wherever the loop happens to be.
+
+    Prefect sets it when a flow begins (``capture_sigterm`` in ``prefect/utilities/engine``). Raised in a
+    callback or a task on the side it would be logged, and lost.
+    """
+    if signal.getsignal(signal.SIGTERM) is not handler:
+        with suppress(ValueError):
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _hand_back(system: System, job_id: str, holder: str) -> None:
@@ -165,10 +179,12 @@ class _Driver:
             raise error
 
     async def _run_attempt(self, run_id: str) -> None:
+        on_termination = signal.getsignal(signal.SIGTERM)
         attempt = asyncio.create_task(self._flow(run_id))
         try:
             while not attempt.done():
                 await asyncio.wait({attempt}, timeout=_LOOK_SECONDS)
+                _keep_handler(on_termination)
                 await self._look()
         except BaseException:
             attempt.cancel()
