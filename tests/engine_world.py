@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
@@ -156,6 +157,6 @@ async def prefect_client(address: Address) -> AsyncIterator[PrefectClient]:
 async def runs_of(address: Address, ids: list[str]) -> tuple[list[FlowRun], list[TaskRun]]:
     """Ask Prefect's API for flow runs by id, and for their task runs."""
     async with prefect_client(address) as client:
-        chosen = FlowRunFilter(id=FlowRunFilterId(any_=ids))  # type: ignore[arg-type]  # text parses as UUID
+        chosen = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(each) for each in ids]))
         runs = await client.read_flow_runs(flow_run_filter=chosen)
         return runs, await client.read_task_runs(flow_run_filter=chosen)

@@ -20,7 +20,7 @@ from engine_world import Engine, until
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory, compiled: None) -> Path:
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Start a server once on an empty home, and give the folder with its migrated database."""
     shared = tmp_path_factory.getbasetemp().parent
     with locks.exclusive(shared / "migrated.lock", within=170):
@@ -31,15 +31,6 @@ def migrated(tmp_path_factory: pytest.TempPathFactory, compiled: None) -> Path:
                 pass
             until(lambda: not locks.is_held(home.run / "server.lock"), within=15)
     return home.prefect
-
-
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let this session's processes share their bytecode: compiling Prefect takes longer than the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-        patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.getbasetemp().parent / "bytecode"))
-        yield
 
 
 def _opened(folder: Path, migrated: Path) -> Iterator[Engine]:
@@ -53,9 +44,7 @@ def _opened(folder: Path, migrated: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def engine(
-    tmp_path: Path, migrated: Path, compiled: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Engine]:
+def engine(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """Give an engine of the test's own; after the test nothing of it may be left."""
     monkeypatch.setenv("AUTOCODE_HOME", str(tmp_path / "home"))
     for opened in _opened(tmp_path, migrated):
@@ -65,7 +54,7 @@ def engine(
 
 @pytest.fixture(scope="module")
 def _shared_home(
-    tmp_path_factory: pytest.TempPathFactory, migrated: Path, compiled: None
+    tmp_path_factory: pytest.TempPathFactory, migrated: Path
 ) -> Iterator[tuple[Engine, Address]]:
     for opened in _opened(tmp_path_factory.mktemp("shared"), migrated):
         with private_server(opened.home) as address:

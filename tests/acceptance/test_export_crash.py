@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -27,6 +28,8 @@ from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore, verify_store
 from autocode.jobs.testing.samples import write_samples
+
+pytest_plugins = ["fixtures_engine"]
 
 # thirty runs of a command that starts Prefect, on a machine that others may be using
 pytestmark = pytest.mark.timeout(900)
@@ -53,6 +56,17 @@ class Undisturbed:
 def steps_of(job: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the job's steps and their digests, in order."""
     return [(entry["step"], entry["digest"]) for entry in job["history"]]
+
+
+@pytest.fixture
+def command(tmp_path: Path, migrated: Path) -> Command:
+    """Give the command a home of its own, in which Prefect's database is migrated already."""
+    home = Home(tmp_path / "home")
+    home.prepare()
+    for file in migrated.iterdir():
+        if file.is_file():
+            shutil.copy2(file, home.prefect)
+    return Command(home.path)
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +134,12 @@ def cursors_without_gaps(home: Path) -> None:
 
 @pytest.mark.parametrize("point", crash.POINTS)
 def test_an_export_killed_at_any_crash_point_ends_with_the_same_bundle(
-    point: str, undisturbed: Undisturbed, tmp_path: Path
+    point: str, undisturbed: Undisturbed, command: Command, tmp_path: Path
 ) -> None:
     """Kill the process at each crash point; the second run yields what an undisturbed one does."""
-    command = Command(tmp_path / "home")
     nth = ":4" if point.startswith("step.") else ""
 
     arguments = ("export", undisturbed.sessions, "-o", tmp_path / "out", "--json")
-    Home(command.home).prepare()
     # the test keeps the private server alive over both runs, since a start costs seconds
     with private_server(Home(command.home)) as address:
         killed = command.run(*arguments, AUTOCODE_CRASH=f"{point}{nth}")
@@ -151,7 +163,7 @@ def test_an_export_killed_at_any_crash_point_ends_with_the_same_bundle(
         # only the sessions that attempt 1 had not read are opened again
         assert len(opened) == len(read_now)
         assert len(read_before) + len(read_now) == len(undisturbed.checkpoints) - 2
-    states = sorted(run.state.type.value for run in runs)
+    states = sorted(run.state.type.value for run in runs if run.state is not None)
     expected = {
         "enqueue.after-commit": ["COMPLETED"],
         "submit.after-create": ["COMPLETED"],
@@ -166,12 +178,12 @@ def test_an_export_killed_at_any_crash_point_ends_with_the_same_bundle(
     cursors_without_gaps(command.home)
 
 
-def test_thirty_kills_at_random_moments_change_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
+def test_thirty_kills_at_random_moments_change_nothing(
+    undisturbed: Undisturbed, command: Command, tmp_path: Path
+) -> None:
     """Kill the command thirty times from outside, at random moments; the bundle stays the same."""
     seed = int(os.environ.get("AUTOCODE_KILL_SEED", "20261130"))
     draw = random.Random(seed)
-    command = Command(tmp_path / "home")
-    Home(command.home).prepare()
     arguments = ("export", undisturbed.sessions, "-o", tmp_path / "out", "--json")
     kills = 0
     # the test keeps the server alive, so that most moments fall into the export and not into a start

@@ -76,7 +76,7 @@ class Prefect:
 
 
 @pytest.fixture(scope="module")
-def prefect(tmp_path_factory: pytest.TempPathFactory, migrated: Path, compiled: None) -> Iterator[Prefect]:
+def prefect(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[Prefect]:
     """Run a server as its documentation says, on a free port."""
     folder = tmp_path_factory.mktemp("elsewhere")
     for name in ("prefect", "user", "clone"):
@@ -88,7 +88,7 @@ def prefect(tmp_path_factory: pytest.TempPathFactory, migrated: Path, compiled: 
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     world = Prefect(f"http://127.0.0.1:{port}/api", folder)
-    command = [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    command = [str(PREFECT), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
             command, env=world.environment, stdout=log, stderr=log, start_new_session=True

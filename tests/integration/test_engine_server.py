@@ -243,9 +243,7 @@ def test_migrations_are_skipped_only_for_a_database_that_this_prefect_left(engin
     assert (current, older, removed) == ("false", "true", "true")
 
 
-def test_a_home_may_have_any_name(
-    tmp_path: Path, compiled: None, migrated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_may_have_any_name(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spaces, percent signs, hashes and question marks in the home's path reach no URL unescaped."""
     name = "what?mode=memory 100%25 #1"
     home = Home(tmp_path / name)

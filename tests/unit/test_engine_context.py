@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -167,7 +167,6 @@ def test_foreign_settings_of_prefect_reach_neither_client_nor_server(
     monkeypatch.setenv("PREFECT_API_URL", "http://elsewhere/api")
     monkeypatch.setenv("PREFECT_LOGGING_LEVEL", "DEBUG")
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
 
     child = child_environment(home)
     configure_client(home)
@@ -176,29 +175,5 @@ def test_foreign_settings_of_prefect_reach_neither_client_nor_server(
     assert child["PREFECT_LOGGING_LEVEL"] == "WARNING"
     assert "PREFECT_API_URL" not in os.environ
     assert os.environ["PREFECT_LOGGING_LEVEL"] == "CRITICAL"
+    assert not logging.getLogger("EventsWorker").isEnabledFor(logging.ERROR)
     assert child["PREFECT_HOME"] == os.environ["PREFECT_HOME"] == str(home.prefect)
-
-
-def test_bytecode_is_kept_in_the_home_where_none_may_lie_beside_the_sources(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With PYTHONDONTWRITEBYTECODE and nothing compiled, Prefect is compiled once, into the home."""
-    folder = str(home.path / "cache" / "bytecode")
-    source = home.path / "prefect.py"
-    spec = SimpleNamespace(cached=str(home.path / "prefect.pyc"), origin=str(source))
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: spec)
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(sys, "pycache_prefix", None)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    child = child_environment(home)
-
-    configure_client(home)
-    chosen = (sys.pycache_prefix, sys.dont_write_bytecode)
-    monkeypatch.setattr(sys, "pycache_prefix", None)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    Path(spec.cached).touch()
-    compiled = child_environment(home)
-
-    assert (child["PYTHONPYCACHEPREFIX"], child["PYTHONDONTWRITEBYTECODE"]) == (folder, "")
-    assert chosen == (folder, False)
-    assert compiled.get("PYTHONPYCACHEPREFIX") != folder

@@ -26,7 +26,9 @@ def shape(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]
     """Return what a JSON schema demands, without the words that explain it to people."""
     if "$ref" in schema:
         return shape(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    found = {key: schema[key] for key in ("type", "default", "enum", "const", "anyOf") if key in schema}
+    found: dict[str, Any] = {
+        key: schema[key] for key in ("type", "default", "enum", "const", "anyOf") if key in schema
+    }
     if "items" in schema:
         found["items"] = shape(schema["items"], definitions)
     if "properties" in schema:

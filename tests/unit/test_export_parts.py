@@ -17,14 +17,13 @@ from typing import Any
 import pytest
 
 from autocode.jobs.errors import SourceChanged
-from autocode.jobs.operations.export.payload import ExportPayload, Source
+from autocode.jobs.operations.export.payload import Source
 from autocode.jobs.operations.export.preview import preview
 from autocode.jobs.operations.export.scan import freeze
 from autocode.jobs.operations.export.views import load_manifest, write_folder, write_zip
 from autocode.jobs.sessions import PART, Cutter
 from autocode.jobs.sessions.claude_code import ClaudeCodeReader
 from autocode.jobs.sessions.discover import Candidate
-from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore
 from autocode.jobs.testing.fake_secrets import fake_secret
 from export_context import Job, export, job_over, line, manifest_of, objects_of, paths_of, run
@@ -256,10 +255,7 @@ def test_a_preview_tells_what_the_export_does(root: Path, tmp_path: Path) -> Non
     )
     entry = json.loads(store.open(member["sha256"]).read_all(limit=1 << 30))
 
-    home = Home(tmp_path / "home")
-    home.prepare()
-    source = Source(root=home.add_root(root))
-    (previewed,) = preview(home, ExportPayload(sources=(source,)))
+    (previewed,) = preview(lambda _name: root, [Source(root="samples")])
 
     assert previewed.report == entry["report"]
     assert previewed.redaction == entry["redaction"]

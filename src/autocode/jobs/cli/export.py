@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autocode.jobs.cli.export_report import show_attached, show_bundle, show_dead, show_interrupted
 from autocode.jobs.cli.follow import follow
+from autocode.jobs.cli.preview_report import show_preview
 from autocode.jobs.cli.progress import counting
 from autocode.jobs.cli.runtime import opened
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
@@ -31,8 +32,7 @@ from autocode.jobs.ledger import jobs, queries
 from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.model import JobStatus
 from autocode.jobs.operations.export import EXPORT, ExportPayload, Source
-from autocode.jobs.operations.export.preview import Preview
-from autocode.jobs.operations.export.scan import scan_files
+from autocode.jobs.operations.export import preview as operation
 from autocode.jobs.resource import Job
 
 __all__ = ["Options", "export", "preview"]
@@ -86,16 +86,13 @@ def preview(options: Options) -> int:
     folders = {name: folder for folder, name in names.items()}
     payload = ExportPayload(sources=as_sources(selections, names.__getitem__), redact=options.redact)
     with counting(screen, "scanning", "files") as looked_at:
-        scanned = scan_files(folders.__getitem__, payload.sources, looked_at)
-    found = Preview(scanned, redact=options.redact)
+        found = operation.preview(
+            folders.__getitem__, payload.sources, redact=payload.redact, looked_at=looked_at
+        )
     if options.json:
         screen.emit(found.to_json())
     else:
-        with counting(screen, "reading", "lines") as told:
-            for number, line in enumerate(found.lines(), start=1):
-                screen.say(line)
-                told(number)
-    screen.note("Nothing was written.")
+        show_preview(screen, found)
     return 0
 
 
@@ -155,8 +152,13 @@ def _run(screen: Screen, system: System, sources: tuple[Source, ...], *, redact:
     payload = EXPORT.parse(
         {"sources": [source.model_dump(mode="json") for source in sources], "redact": redact}
     )
-    # a job whose every process died is over, and not something to attach to
+    unfinished = jobs.find_unfinished(system.db, EXPORT.name, payload.model_dump(mode="json"))
+    # a job whose every process died is over, and one that died with its result committed is complete
     sweep_ledger(system)
+    if unfinished is not None:
+        job = queries.get(system.db, unfinished)
+        if job.status is JobStatus.COMPLETE:
+            return job
     new = NewJob(
         job_id=f"export-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         kind=EXPORT.name,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import logging
 import os
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -38,18 +38,18 @@ def child_environment(home: Home) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     return {
         **inherited,
-        **_bytecode_variables(home),
         "PREFECT_HOME": str(home.prefect),
         # relative: a path with '?', '%' or '#' in it would be read as part of a URL
         "PREFECT_API_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db",
         "PREFECT_API_DATABASE_MIGRATE_ON_START": "false" if _schema_current(home) else "true",
         "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
         "PREFECT_UI_ENABLED": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         "PREFECT_LOGGING_LEVEL": "WARNING",
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
-        # whole seconds: Prefect cuts a fraction to 0, and the recorder never sleeps (30 % of a core, idle)
+        # whole seconds: Prefect cuts a fraction to 0, and then its recorder never sleeps
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _SERVICES_OFF},
     }
@@ -70,11 +70,12 @@ def configure_client(home: Home) -> None:
             "PREFECT_LOGGING_TO_API_ENABLED": "false",
             "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
             "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
+            # Prefect would tell its makers about this installation, and say so in the middle of our screen
+            "DO_NOT_TRACK": "1",
         }
     )
-    if _bytecode_variables(home):
-        sys.pycache_prefix = str(_bytecode_folder(home))
-        sys.dont_write_bytecode = False
+    # the one logger of Prefect's that isn't named after it (prefect/_internal/concurrency/services.py)
+    logging.getLogger("EventsWorker").setLevel(logging.CRITICAL)
 
 
 def note_schema(home: Home) -> None:
@@ -109,19 +110,3 @@ def _schema(home: Home) -> dict[str, str | None]:
 
 def _schema_note(home: Home) -> Path:
     return home.prefect / "schema.json"
-
-
-def _bytecode_variables(home: Home) -> dict[str, str]:
-    """Keep compiled bytecode in the home where none lies beside the sources and none would be written there.
-
-    That is so in many containers, and compiling Prefect costs as much as all the rest of its import.
-    """
-    spec = importlib.util.find_spec("prefect")
-    compiled = spec.cached if spec is not None else None
-    if not sys.dont_write_bytecode or sys.pycache_prefix or compiled is None or Path(compiled).exists():
-        return {}
-    return {"PYTHONPYCACHEPREFIX": str(_bytecode_folder(home)), "PYTHONDONTWRITEBYTECODE": ""}
-
-
-def _bytecode_folder(home: Home) -> Path:
-    return home.path / "cache" / "bytecode"

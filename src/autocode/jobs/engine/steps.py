@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
-from prefect import Task, task
+from prefect import Flow, Task, flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
@@ -19,13 +19,14 @@ from autocode.jobs.engine.context import AttemptContext
 from autocode.jobs.engine.problems import presentable
 from autocode.jobs.engine.threads import in_daemon_thread
 from autocode.jobs.errors import AttemptEnded, JobsError, LedgerUnavailable, is_transient
-from autocode.jobs.kinds import I, P, Produced, Step
+from autocode.jobs.kinds import I, Kind, P, Produced, Step
 from autocode.jobs.ledger import results
 from autocode.jobs.ledger.checkpoints import MemoKey
 
-__all__ = ["PrefectJob", "StepTask", "step_task"]
+__all__ = ["PrefectJob", "StepTask", "job_flow", "step_task"]
 
 T = TypeVar("T")
+Q = ParamSpec("Q")
 
 _LOOK_SECONDS: Final = 0.2
 """Pause between two looks whether a step's attempt must stop."""
@@ -48,6 +49,15 @@ class _Call:
 
 
 StepTask = Task[..., Any]
+Main = Coroutine[Any, Any, str]
+
+
+def job_flow(kind: Kind[Any]) -> Callable[[Callable[Q, Main]], Flow[Q, Main]]:
+    """Make a function the flow of *kind*: it gets the kind's name, and Prefect persists nothing of it.
+
+    ``@flow(name=kind.name, persist_result=False)`` does the same, for code that imports Prefect.
+    """
+    return flow(name=kind.name, persist_result=False, log_prints=False)
 
 
 def step_task(step: Step[Any]) -> StepTask:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from prefect import flow
-
 from autocode.jobs.engine.attempt import run_attempt
-from autocode.jobs.engine.steps import step_task
+from autocode.jobs.engine.steps import job_flow, step_task
 from autocode.jobs.testing import scenarios as s
 
 _noop = (step_task(s.nothing),)
@@ -18,50 +16,50 @@ _slow = (step_task(s.slow_step),)
 _stubborn = (step_task(s.stubborn_step),)
 
 
-@flow(name=s.NOOP.name, persist_result=False)
+@job_flow(s.NOOP)
 async def noop(witness: str, salt: str = "") -> str:
     """Do nothing."""
     return await run_attempt(s.NOOP, {"witness": witness, "salt": salt}, _noop)
 
 
-@flow(name=s.TEN_STEPS.name, persist_result=False)
+@job_flow(s.TEN_STEPS)
 async def ten_steps(witness: str, salt: str = "") -> str:
     """Take ten steps, and one that joins them."""
     return await run_attempt(s.TEN_STEPS, {"witness": witness, "salt": salt}, _ten_steps)
 
 
-@flow(name=s.FLAKY.name, persist_result=False)
+@job_flow(s.FLAKY)
 async def flaky(witness: str, salt: str = "", failures: int = 1) -> str:
     """Fail a few times, then succeed."""
     payload = {"witness": witness, "salt": salt, "failures": failures}
     return await run_attempt(s.FLAKY, payload, _flaky)
 
 
-@flow(name=s.PERMANENT.name, persist_result=False)
+@job_flow(s.PERMANENT)
 async def permanent(witness: str, salt: str = "") -> str:
     """Fail for good."""
     return await run_attempt(s.PERMANENT, {"witness": witness, "salt": salt}, _permanent)
 
 
-@flow(name=s.BROKEN.name, persist_result=False)
+@job_flow(s.BROKEN)
 async def broken(witness: str, salt: str = "") -> str:
     """Raise what nobody expects."""
     return await run_attempt(s.BROKEN, {"witness": witness, "salt": salt}, _broken)
 
 
-@flow(name=s.EFFECT.name, persist_result=False)
+@job_flow(s.EFFECT)
 async def effect(witness: str, salt: str = "") -> str:
     """Change the world once."""
     return await run_attempt(s.EFFECT, {"witness": witness, "salt": salt}, _effect)
 
 
-@flow(name=s.SLOW.name, persist_result=False)
+@job_flow(s.SLOW)
 async def slow(witness: str, salt: str = "", seconds: float = 1.0) -> str:
     """Take a while."""
     return await run_attempt(s.SLOW, {"witness": witness, "salt": salt, "seconds": seconds}, _slow)
 
 
-@flow(name=s.STUBBORN.name, persist_result=False)
+@job_flow(s.STUBBORN)
 async def stubborn(witness: str, salt: str = "", seconds: float = 1.0) -> str:
     """Take a while and ignore every request to stop."""
     return await run_attempt(s.STUBBORN, {"witness": witness, "salt": salt, "seconds": seconds}, _stubborn)

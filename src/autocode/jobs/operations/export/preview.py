@@ -7,18 +7,18 @@ stays that of one session's report. Neither store nor ledger is touched.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
 
 from autocode.jobs.errors import Permanent, describe
 from autocode.jobs.operations.export.frozen import frozen
 from autocode.jobs.operations.export.part import Before
-from autocode.jobs.operations.export.payload import ExportPayload, FilePart, FoundFile, ScanResult
+from autocode.jobs.operations.export.payload import FilePart, FoundFile, LeftOut, ScanResult, Source
 from autocode.jobs.operations.export.read import Shown
 from autocode.jobs.operations.export.scan import scan_files
-from autocode.jobs.settings import Home
 
 __all__ = ["Preview", "PreviewedFile", "preview"]
 
@@ -86,15 +86,20 @@ class Preview:
             self._count(file)
             yield file
 
-    def lines(self) -> Iterator[str]:
-        """Yield everything as lines of text, each place of a redaction on its own; never a secret."""
-        for file in self:
-            yield from _lines_of(file)
-        for each in self.scanned.left_out:
-            yield f"left out  {each.name}: {each.reason}"
-        for name, count in self.scanned.skipped_folders.items():
-            yield f"left out  {count} folder(s) called {name}"
-        yield "in all    " + ", ".join(f"{name} {self.totals[name]:,}" for name in _TOTALS)
+    @property
+    def left_out(self) -> Sequence[LeftOut]:
+        """What the walk could not take, by name and reason; the first 10,000."""
+        return self.scanned.left_out
+
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """All that the walk could not take, by reason."""
+        return self.scanned.reasons
+
+    @property
+    def skipped_folders(self) -> Mapping[str, int]:
+        """Folders that are never entered, by name."""
+        return self.scanned.skipped_folders
 
     def to_json(self) -> dict[str, Any]:
         """Read everything and return it as one JSON object; every report is in memory then."""
@@ -118,41 +123,28 @@ class Preview:
         )
 
 
-def preview(home: Home, payload: ExportPayload) -> Preview:
-    """Scan what *payload* selects and return a preview; sessions are read when it is iterated.
+def preview(
+    folder: Callable[[str], Path],
+    sources: Sequence[Source],
+    *,
+    redact: bool = True,
+    looked_at: Callable[[int], None] = lambda _count: None,
+) -> Preview:
+    """Scan *sources* and return a preview of their export; sessions are read when it is iterated.
+
+    Nothing is written, and no data folder is needed.
+
+    Args:
+        folder: gives the path of a root by its name.
+        sources: the selections, as in the payload.
+        redact: as in the payload.
+        looked_at: told the number of files scanned so far; may raise to stop.
 
     Raises:
         UsageError: a root or a selected path doesn't exist, or leads out of its root.
         Transient: the system is short of something that will be there again.
     """
-    return Preview(
-        scan_files(home.root, payload.sources, lambda _count: None),
-        redact=payload.redact,
-    )
-
-
-def _lines_of(file: PreviewedFile) -> Iterator[str]:
-    verb = {"no": "not read", "raw": "raw"}.get(file.exported, "session")
-    if file.problem is not None:
-        verb = "PROBLEM"
-    records = sum((file.report or {}).get("records", {}).values())
-    facts = f"{file.kind}, {file.size:,} bytes" + (f", {records:,} records" if file.report else "")
-    yield f"{verb:<9} {file.names[0]} ({facts}, {file.sha256[:19]})"
-    for name in file.names[1:]:
-        yield f"          same bytes: {name}"
-    if file.problem is not None:
-        yield f"          {file.problem['detail']} {file.problem['hint']}"
-    for place in (file.redaction or {}).get("places", ()):
-        yield (
-            f"          redacted  {place['kind']} {place['n']} in record {place['record']}"
-            f" at {place['pointer'] or '/'}: {place['length']:,} characters"
-        )
-    if hidden := (file.redaction or {}).get("places_left_out", 0):
-        yield f"          redacted  {hidden:,} more places"
-    for name, count in (file.report or {}).get("lost", {}).items():
-        yield f"          lost      {name}: {count:,}"
-    for span in (file.report or {}).get("damaged", ()):
-        yield f"          damaged   {span['length']:,} bytes at {span['offset']:,}: {span['reason']}"
+    return Preview(scan_files(folder, sources, looked_at), redact=redact)
 
 
 def _previewed(files: Sequence[FoundFile], *, redact: bool) -> PreviewedFile:
