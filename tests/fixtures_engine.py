@@ -16,7 +16,7 @@ from autocode.jobs.engine import locks
 from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.settings import Home
-from engine_world import Engine, until
+from engine_world import SOURCES, Engine, until
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +35,12 @@ def migrated(tmp_path_factory: pytest.TempPathFactory, compiled: None) -> Path:
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let this session's processes share their bytecode: compiling Prefect takes longer than the tests."""
+    """Let this session's processes run these sources, and share their bytecode.
+
+    Compiling Prefect takes longer than most tests.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(SOURCES))
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.getbasetemp().parent / "bytecode"))
         yield
