@@ -139,7 +139,9 @@ class _Driver:
     async def sweep_others(self) -> None:
         """Bring what earlier commands left behind up to date, once."""
         with suppress(LedgerUnavailable):
-            await Reconciler(self._system, PrefectRuns(self._client)).sweep()
+            for job_id in await asyncio.to_thread(queries.open_jobs, self._system.db):
+                if job_id != self._job_id:
+                    await self._reconciler.sweep(job_id)
 
     async def _look(self) -> Job | None:
         try:
