@@ -16,7 +16,7 @@ from autocode.jobs.engine import locks
 from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.settings import Home
-from engine_world import Engine, until
+from engine_world import SOURCES, Engine, until
 
 
 @pytest.fixture(scope="session")
