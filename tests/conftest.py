@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# a deadline, or a check of how fast examples are drawn, would test the machine
+settings.register_profile(
+    "project", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("project")
 
 _KEPT = {"AUTOCODE_SAMPLES", "AUTOCODE_SEEDS", "AUTOCODE_KILL_SEED"}
 _NEEDS = {"needs_samples": "AUTOCODE_SAMPLES", "needs_seeds": "AUTOCODE_SEEDS"}

@@ -16,11 +16,19 @@ from autocode.jobs.engine import locks
 from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.settings import Home
-from engine_world import Engine, until
+from engine_world import SOURCES, Engine, until
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own_sources() -> Iterator[None]:
+    """Let every process that a test starts run these sources, whatever the environment has installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(SOURCES))
+        yield
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory, own_sources: None) -> Path:
     """Start a server once on an empty home, and give the folder with its migrated database."""
     shared = tmp_path_factory.getbasetemp().parent
     with locks.exclusive(shared / "migrated.lock", within=170):

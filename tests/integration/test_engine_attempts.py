@@ -220,7 +220,7 @@ def test_a_run_that_was_deleted_in_prefect_is_replaced_and_uses_no_budget(served
     assert job.status is JobStatus.COMPLETE
     assert [row.outcome for row in rows] == ["gone", "completed"]
     assert [row.counts for row in rows] == [False, False]
-    assert job.attempts == 1
+    assert job.attempts == 2
 
 
 def test_a_cancelled_job_is_dead_and_its_step_stops(engine: Engine) -> None:

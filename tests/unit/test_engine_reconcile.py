@@ -234,7 +234,7 @@ def test_a_run_that_vanished_before_it_began_is_replaced_for_free(world: World) 
     job = world.look()
 
     assert [(row.outcome, row.counts) for row in world.rows()] == [("gone", False), (None, False)]
-    assert (job.status, job.attempts) == (JobStatus.RETRY, 0)
+    assert (job.status, job.attempts) == (JobStatus.RETRY, 1)
 
 
 def test_a_prefect_that_does_not_answer_changes_nothing(world: World) -> None:

@@ -9,7 +9,8 @@
     │   ├── ObjectCorrupt
     │   ├── ObjectMissing
     │   ├── ServerUnavailable
-    │   └── StepTimedOut
+    │   ├── StepTimedOut
+    │   └── UnexpectedError  somebody else's exception, made presentable
     ├── Permanent            the same input can never succeed
     │   ├── NoSessions
     │   ├── PayloadInvalid
@@ -53,6 +54,7 @@ __all__ = [
     "SourceUnreadable",
     "StepTimedOut",
     "Transient",
+    "UnexpectedError",
     "UsageError",
     "describe",
     "is_transient",
@@ -154,6 +156,14 @@ class StepTimedOut(Transient):
     type = "timed-out"
     title = "The time limit was reached"
     default_hint = "Retry it, or raise the kind's time limit."
+
+
+class UnexpectedError(Transient):
+    """Code raised an exception that isn't one of ours; the detail has its class and its text."""
+
+    type = "unexpected"
+    title = "The job's code raised an error"
+    default_hint = "Look for the cause in the detail; retry the job once it is gone."
 
 
 class NoSessions(Permanent):
@@ -269,20 +279,20 @@ def describe(error: BaseException) -> dict[str, Any]:
     The keys are ``type``, ``title``, ``detail``, ``hint`` and ``retryable``. An exception that isn't ours
     gets the type ``unexpected`` and keeps the name of its class in the detail. Nothing is redacted here.
     """
-    record = {
-        "type": "unexpected",
-        "title": "The job's code raised an error",
+    if isinstance(error, JobsError):
+        shown = error
+    else:
+        shown = UnexpectedError(f"{type(error).__name__}: {_text_of(error)}".removesuffix(": "))
+    detail = shown.detail
+    if len(detail) > _LONGEST_DETAIL:
+        detail = detail[: _LONGEST_DETAIL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return {
+        "type": shown.type,
+        "title": shown.title,
+        "detail": detail,
+        "hint": shown.hint,
         "retryable": is_transient(error),
     }
-    if isinstance(error, JobsError):
-        record |= {"type": error.type, "title": error.title, "detail": error.detail, "hint": error.hint}
-    else:
-        record["detail"] = f"{type(error).__name__}: {_text_of(error)}".removesuffix(": ")
-        record["hint"] = "Look for the cause in the detail; retry the job once it is gone."
-    detail = str(record["detail"])
-    if len(detail) > _LONGEST_DETAIL:
-        record["detail"] = detail[: _LONGEST_DETAIL - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    return record
 
 
 def _text_of(error: BaseException) -> str:

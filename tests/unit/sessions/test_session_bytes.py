@@ -274,10 +274,10 @@ def test_recovery_is_linear(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_text_of_millions_of_objects_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects are counted before they are made, and brackets inside strings don't count."""
-    monkeypatch.setattr(jsonvalue, "MAX_CONTAINERS", 10)
+    """Values are counted before they are made; brackets and commas inside strings do not count."""
+    monkeypatch.setattr(jsonvalue, "MAX_VALUES", 15)
 
-    records, found = read(line({"type": "x", "y": [{}] * 9}) + line({"type": "x", "y": "{" * 50}))
+    records, found = read(line({"type": "x", "y": [{}] * 9}) + line({"type": "x", "y": "{,[" * 50}))
 
     assert [span.reason for span in found.damaged] == ["too-many-values"]
     assert [record["type"] for record in records] == ["session", "unknown"]

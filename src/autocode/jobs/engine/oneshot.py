@@ -19,13 +19,13 @@ from autocode.jobs import kinds
 from autocode.jobs.engine.attempt import holder_name
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.loading import load_flow
-from autocode.jobs.engine.problems import UnexpectedError, problem
+from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.reconcile import Reconciler
 from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.server import Address, server_log
 from autocode.jobs.engine.submit import submit_planned
 from autocode.jobs.engine.system import System
-from autocode.jobs.errors import LedgerUnavailable, ServerUnavailable
+from autocode.jobs.errors import LedgerUnavailable, ServerUnavailable, UnexpectedError
 from autocode.jobs.ledger import attempts, jobs, queries
 from autocode.jobs.model import TERMINAL
 from autocode.jobs.projection import Outcome
@@ -139,7 +139,9 @@ class _Driver:
     async def sweep_others(self) -> None:
         """Bring what earlier commands left behind up to date, once."""
         with suppress(LedgerUnavailable):
-            await Reconciler(self._system, PrefectRuns(self._client)).sweep()
+            for job_id in await asyncio.to_thread(queries.open_jobs, self._system.db):
+                if job_id != self._job_id:
+                    await self._reconciler.sweep(job_id)
 
     async def _look(self) -> Job | None:
         try:

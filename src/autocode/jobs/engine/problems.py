@@ -6,21 +6,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from autocode.jobs.clock import rfc3339
-from autocode.jobs.errors import JobsError, StepTimedOut, Transient, is_transient
+from autocode.jobs.errors import JobsError, StepTimedOut, UnexpectedError, is_transient
 from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
 
-__all__ = ["UnexpectedError", "presentable", "problem"]
+__all__ = ["presentable", "problem"]
 
 _DETAIL_LIMIT: Final = 2000
 """Characters of an error's detail that are kept: some libraries quote their whole input."""
-
-
-class UnexpectedError(Transient):
-    """A step raised something that no room of this project raises on purpose."""
-
-    type = "unexpected"
-    title = "A step failed in an unexpected way"
-    default_hint = "It is retried by itself; if it ends as a dead letter, report it with this detail."
 
 
 def presentable(error: Exception) -> JobsError:

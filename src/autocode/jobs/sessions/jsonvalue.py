@@ -16,13 +16,13 @@ import orjson
 
 from autocode.jobs.sessions.structure import tokens
 
-__all__ = ["MAX_CONTAINERS", "MAX_DEPTH", "Refused", "depth_exceeds", "loads"]
+__all__ = ["MAX_DEPTH", "MAX_VALUES", "Refused", "depth_exceeds", "loads"]
 
 MAX_DEPTH: Final = 200
 """Levels of nesting that a value may have; serialisers downstream recurse and give up at 254 (orjson)."""
 
-MAX_CONTAINERS: Final = 3_000_000
-"""Objects and lists in one text: more take gigabytes, and hold the interpreter lock for too long."""
+MAX_VALUES: Final = 500_000
+"""Values in one text: more take hundreds of megabytes, and hold the interpreter lock for too long."""
 
 _PIECE: Final = 1024 * 1024
 _SURROGATE: Final = re.compile(rb"\\u[dD]([89a-fA-F])[0-9a-fA-F]{2}")
@@ -54,7 +54,8 @@ def loads(data: bytes, losses: Counter[str]) -> Any:
         ValueError: *data* is no JSON text, or holds NaN or infinity.
     """
     brackets = data.count(b"{") + data.count(b"[")
-    if brackets > MAX_CONTAINERS and sum(data[at] in b"{[" for at, _ in tokens(data, 0)) > MAX_CONTAINERS:
+    # commas inside strings count too, so this only says where it is worth to count exactly
+    if brackets + data.count(b",") > MAX_VALUES and _has_more_values(data, MAX_VALUES):
         raise Refused("too-many-values")
     mended: Counter[str] = Counter()
     try:
@@ -69,6 +70,17 @@ def loads(data: bytes, losses: Counter[str]) -> Any:
     if mended:
         losses.update(mended)
     return value
+
+
+def _has_more_values(data: bytes, limit: int) -> bool:
+    """Say whether *data* has more than *limit* values: one a comma, and one a container."""
+    count, before = 0, 0
+    for start, end in tokens(data, 0):
+        count += data.count(b",", before, start) + (data[start] in b"{[")
+        if count > limit:
+            return True
+        before = end
+    return count + data.count(b",", before) > limit
 
 
 def depth_exceeds(value: Any, limit: int) -> bool:
