@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import zlib
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ _PROMPT_SECONDS: Final = 10
 def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
     """Return the command of a home whose server the tests keep alive; each test has sessions of its own."""
     command = Command(tmp_path_factory.mktemp("interrupted") / "home")
-    Home(command.home).prepare()
+    assert command.run("jobs", "list").status == 0
     with private_server(Home(command.home)):
         yield command
 
@@ -191,16 +192,16 @@ class TestWhileTheBundleIsWritten:
 
 def test_a_follower_that_leaves_doesn_t_stop_the_job(command: Command, tmp_path: Path) -> None:
     """Ctrl-C in the second of two equal commands says that the first still runs, and it ends well."""
-    arguments = ("export", own_sessions(tmp_path), "-o", tmp_path / "out")
-    with held(command, *arguments, at="step.mid-write:2") as first:
-        with terminal([PROGRAM, *arguments], command.environ()) as screen:
-            screen.read_until("is running: following it")
-            screen.read_until("attempt 1")
-            screen.press("\x03")
-            status = screen.end(within=_PROMPT_SECONDS)
+    arguments = ("export", own_sessions(tmp_path, megabytes=40), "-o", tmp_path / "out")
+    before = _checkpoints(command.home)
+    first = command.start(*arguments)
+    until(lambda: _checkpoints(command.home) > before, within=120)
 
-        first.send_signal(signal.SIGCONT)
-        _, err = first.communicate(timeout=120)
+    with terminal([PROGRAM, *arguments], command.environ()) as screen:
+        screen.read_until("is running: following it")
+        screen.press("\x03")
+        status = screen.end(within=_PROMPT_SECONDS)
+    _, err = first.communicate(timeout=300)
 
     assert status == 130
     assert "Another command still runs job" in text_of(screen.seen)
@@ -239,3 +240,8 @@ def _catches(pid: int, number: signal.Signals) -> bool:
     """Say whether the process has a handler for the signal (``proc(5)``, SigCgt)."""
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
+
+
+def _checkpoints(home: Path) -> int:
+    with closing(sqlite3.connect(home / "ledger.db")) as ledger:
+        return int(ledger.execute("SELECT count(*) FROM checkpoints").fetchone()[0])
