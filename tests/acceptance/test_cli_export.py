@@ -156,7 +156,7 @@ def test_the_same_export_again_reuses_every_step_and_says_so(exported: Exported,
     assert again.status == 0, again.err
     assert exported.digest in again.out
     reused = len(exported.done.job["history"]) - 1
-    assert f"1 done now, {reused} reused from earlier jobs (read x{reused - 1}, bundle)" in again.out
+    assert f"1 done in attempt 1, {reused} reused from earlier jobs (read x{reused - 1}, bundle)" in again.out
     sha256sum(tmp_path / exported.name)
 
 
