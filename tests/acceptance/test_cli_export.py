@@ -202,7 +202,7 @@ def test_a_preview_tells_redactions_and_losses_by_place_and_writes_nothing(
     as_json = command.run("export", exported.sessions, "--preview", "--json")
 
     assert (done.status, as_json.status) == (0, 0)
-    redacted = re.findall(r"^redacts  \S+ \d+ in record \d+ /\S*$", done.out, re.MULTILINE)
+    redacted = re.findall(r"^redacts  \[REDACTED:\S+:\d+\] in record \d+ at /\S*$", done.out, re.MULTILINE)
     manifest = json.loads((exported.out / exported.name / "manifest.json").read_text())
     assert len(redacted) == manifest["totals"]["redacted"] == json.loads(as_json.out)["totals"]["redacted"]
     assert re.search(r"^damaged  \d+ B at byte [\d,]+: truncated$", done.out, re.MULTILINE)
