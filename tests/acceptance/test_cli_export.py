@@ -156,7 +156,7 @@ def test_the_same_export_again_reuses_every_step_and_says_so(exported: Exported,
     assert again.status == 0, again.err
     assert exported.digest in again.out
     reused = len(exported.done.job["history"]) - 1
-    assert f"1 done now, {reused} reused from earlier jobs (read x{reused - 1}, bundle)" in again.out
+    assert f"1 done in attempt 1, {reused} reused from earlier jobs (read x{reused - 1}, bundle)" in again.out
     sha256sum(tmp_path / exported.name)
 
 
@@ -202,7 +202,7 @@ def test_a_preview_tells_redactions_and_losses_by_place_and_writes_nothing(
     as_json = command.run("export", exported.sessions, "--preview", "--json")
 
     assert (done.status, as_json.status) == (0, 0)
-    redacted = re.findall(r"^redacts  \S+ \d+ in record \d+ /\S*$", done.out, re.MULTILINE)
+    redacted = re.findall(r"^redacts  \[REDACTED:\S+:\d+\] in record \d+ at /\S*$", done.out, re.MULTILINE)
     manifest = json.loads((exported.out / exported.name / "manifest.json").read_text())
     assert len(redacted) == manifest["totals"]["redacted"] == json.loads(as_json.out)["totals"]["redacted"]
     assert re.search(r"^damaged  \d+ B at byte [\d,]+: truncated$", done.out, re.MULTILINE)

@@ -64,7 +64,7 @@ def test_a_terminal_that_is_too_narrow_still_gets_whole_cells() -> None:
         ),
         (job(progress=progress(5_000_000)), "attempt 1, 0 steps done", "5.0 MB"),
         (job(progress=progress(0, 0)), "attempt 1, 0 steps done", "0 B"),
-        (job(JobStatus.RETRY, progress=progress(1, 2)), "waiting for attempt 2", ""),
+        (job(JobStatus.RETRY, progress=progress(1, 2)), "starting attempt 2", ""),
     ],
 )
 def test_progress_shows_what_was_persisted_and_no_more(shown: Job, words: str, amount: str) -> None:
@@ -110,7 +110,7 @@ def test_a_failed_attempt_says_why_once(capsys: pytest.CaptureFixture[str]) -> N
 
     assert capsys.readouterr().err.splitlines() == [
         "Attempt 1 ended: The store has no room left.",
-        "waiting for attempt 2",
+        "starting attempt 2",
     ]
 
 
@@ -128,7 +128,8 @@ def test_reused_steps_are_told_by_name_number_and_origin() -> None:
     told = steps_text(job(JobStatus.COMPLETE, attempts=2, history=history))
 
     assert told == (
-        "2 done now, 3 reused from earlier attempts (scan, read x2), 1 reused from earlier jobs (read)"
+        "2 done in attempt 2, 3 reused from earlier attempts (scan, read x2), "
+        "1 reused from earlier jobs (read)"
     )
 
 

@@ -102,7 +102,13 @@ def _places() -> Iterator[_Finding]:
     places = usual_places()
     for place in places:
         size = f"{plural(place.files, 'file')}, {bytes_text(place.size)}"
-        yield _Finding("ok", f"{place.name}: {place.path} ({size})")
+        yield _Finding("ok", f"root {place.name}: {place.path} ({size})")
+    home = Home.from_environment()
+    for name, folder in sorted(home.roots().items()) if home.exists() else ():
+        if folder.is_dir():
+            yield _Finding("ok", f"root {name}: {folder}")
+        else:
+            yield _Finding("warn", f"root {name}: {folder} is gone", "Exports of it fail until it is back.")
     if not places:
         yield _Finding(
             "warn",

@@ -83,11 +83,11 @@ def show_bundle(screen: Screen, store: ObjectStore, job: Job, where: Path) -> No
 
 
 def steps_text(job: Job) -> str:
-    """Return how many steps were done now, and which were reused from where, by name and number."""
+    """Return how many steps the last attempt did, and which were reused from where, by name and number."""
     now = [entry for entry in job.history if entry.attempt == job.attempts and not entry.reused]
     before = [entry for entry in job.history if entry.attempt != job.attempts and not entry.reused]
     memo = [entry for entry in job.history if entry.reused]
-    parts = [f"{len(now):,} done now"]
+    parts = [f"{len(now):,} done in attempt {job.attempts}"]
     if before:
         parts.append(f"{len(before):,} reused from earlier attempts ({_named(before)})")
     if memo:

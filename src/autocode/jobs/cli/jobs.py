@@ -37,7 +37,7 @@ _COLUMNS: Final[dict[str, Callable[[Job], str]]] = {
     "status": _status,
     "result": lambda job: job.result.digest if job.result else "-",
     "enqueued": lambda job: local_time(job.times.enqueued_at, seconds=False),
-    "attempts": lambda job: f"{job.attempts}/{job.max_attempts}",
+    "attempts": lambda job: str(job.attempts),
     "steps": lambda job: str(len(job.history)),
     "kind": lambda job: job.kind,
 }
@@ -114,7 +114,7 @@ def _widest(cells: Sequence[str]) -> int:
 def _show(screen: Screen, job: Job) -> None:
     screen.say(Text(job.job_id, style="bold").append("  ").append(_status(job), style=_STYLES[job.status]))
     screen.row("kind", job.kind)
-    screen.row("attempts", f"{job.attempts} of {job.max_attempts}")
+    screen.row("attempts", f"{job.attempts}; the job is dead after {job.max_attempts} that failed")
     if job.status is JobStatus.RETRY:
         screen.row("next", f"due {local_time(job.next_attempt_at)}; the same command runs it")
     elif job.status is JobStatus.QUEUED:

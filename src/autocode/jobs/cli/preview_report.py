@@ -57,7 +57,10 @@ def _show_file(screen: Screen, file: PreviewedFile) -> None:
     _more(screen, "damaged", report.get("damaged_total", 0) - len(report.get("damaged", ())))
     redaction = file.redaction or {}
     for place in redaction.get("places", ()):
-        screen.row("redacts", f"{place['kind']} {place['n']} in record {place['record']} {place['pointer']}")
+        screen.row(
+            "redacts",
+            f"[REDACTED:{place['kind']}:{place['n']}] in record {place['record']} at {place['pointer']}",
+        )
     _more(screen, "redacts", redaction.get("places_left_out", 0))
 
 

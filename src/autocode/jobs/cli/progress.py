@@ -99,8 +99,10 @@ def describe(job: Job) -> str:
         late = f", a step is tried again at {local_time(again)[11:]}" if again else ""
         return f"attempt {job.attempts}, {done}{late}"
     if job.status is JobStatus.RETRY:
-        due = f", due at {local_time(job.next_attempt_at)[11:]}" if job.next_attempt_at else ""
-        return f"waiting for attempt {job.attempts + 1}{due}"
+        # as of the resource: what was due then is started as soon as Prefect's server answers
+        if job.next_attempt_at is None or job.next_attempt_at <= job.as_of:
+            return f"starting attempt {job.attempts + 1}"
+        return f"attempt {job.attempts + 1} is due at {local_time(job.next_attempt_at)[11:]}"
     return "waiting for the first attempt" if job.status is JobStatus.QUEUED else str(job.status)
 
 
@@ -110,6 +112,9 @@ def amount_text(job: Job) -> str:
     if progress is None or progress.done is None or job.status is not JobStatus.RUNNING:
         return ""
     if progress.unit != "bytes":
+        if job.history:
+            # the scan is over, and nothing was measured since
+            return ""
         total = "" if progress.total is None else f" of {progress.total:,}"
         return f"{progress.done:,}{total} {progress.unit or ''}".rstrip()
     if not progress.total:

@@ -30,6 +30,11 @@ class _Out(Console):
 
 
 class _Err(Console):
+    def show_cursor(self, show: bool = True) -> bool:
+        """Leave the cursor alone: a process that is killed could not bring it back."""
+        del show
+        return False
+
     def on_broken_pipe(self) -> None:
         """Go on in silence: that nobody reads the progress is no reason to stop the work."""
         self.quiet = True

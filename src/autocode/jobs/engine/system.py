@@ -47,6 +47,8 @@ def current_system(path: Path) -> System:
 
 def _open(home: Home) -> System:
     home.prepare()
+    # SQLite gives its files the mode of the umask; -wal and -shm take that of the database
+    home.ledger.touch(mode=0o600)
     db = Database(sqlite_url(home.ledger))
     db.migrate()
     return System(home, db, LocalStore(home.store))

@@ -154,7 +154,7 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
             raise AttemptEnded(
                 f"Attempt {n} of job {job_id} can't begin: it has begun or ended already, "
                 "or the job was cancelled.",
-                hint="The job goes on in a run of its own: start the job again, not this run.",
+                hint="One flow run is one attempt. Start a new run: prefect deployment run NAME.",
             )
         event = record(tx, job_id, Fact.BEGUN, {"attempt": n}, now)
         tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(begun_event=event))
