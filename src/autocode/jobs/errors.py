@@ -5,6 +5,7 @@
     JobsError
     ├── Transient            worth another try with nothing changed
     │   ├── DiskFull
+    │   ├── HomeUnusable     the data folder is read-only, newer, or broken; no job's fault
     │   ├── LedgerUnavailable
     │   ├── ObjectCorrupt
     │   ├── ObjectMissing
@@ -21,7 +22,6 @@
     ├── JobConflict          the id is taken by a different request
     ├── JobNotFound
     ├── KindUnknown
-    ├── HomeUnusable         the data folder is read-only, newer, or broken
     ├── IllegalTransition    the job's status forbids what was asked for
     └── UsageError           the command line or a call asks for something that makes no sense
 
@@ -246,7 +246,7 @@ class KindUnknown(JobsError):
     default_hint = "Check the spelling, and that the module that declares the kind is imported."
 
 
-class HomeUnusable(JobsError):
+class HomeUnusable(Transient):
     """The data folder (``AUTOCODE_HOME``) can't be used."""
 
     type = "home-unusable"

@@ -41,7 +41,7 @@ class Home:
         """Return the home that ``AUTOCODE_HOME`` names, or the platform's usual data folder."""
         named = environ.get("AUTOCODE_HOME")
         if named:
-            return cls(Path(named).expanduser().absolute())
+            return cls(_named_home(named))
         return cls(Path(platformdirs.user_data_dir("autocode-jobs", appauthor=False)))
 
     @property
@@ -96,9 +96,11 @@ class Home:
         """Return the folders known by name that sessions may be read from."""
         try:
             named = json.loads((self.path / "roots.json").read_text("utf-8"))
+            if not isinstance(named, dict) or not all(isinstance(path, str) for path in named.values()):
+                raise ValueError("it isn't an object of names and folders")  # noqa: TRY301 - told as any other damage
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise HomeUnusable(
                 f"{self.path / 'roots.json'} can't be read: {error}.",
                 hint="Move the file away; it is written anew when a folder is next exported.",
@@ -164,6 +166,17 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _named_home(named: str) -> Path:
+    try:
+        named.encode("utf-8")
+        return Path(named).expanduser().absolute()
+    except (UnicodeEncodeError, RuntimeError, FileNotFoundError) as error:
+        raise UsageError(
+            f"AUTOCODE_HOME={os.fsencode(named).decode('utf-8', 'backslashreplace')} names no folder.",
+            hint="Set it to an absolute path in plain text.",
+        ) from error
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -190,7 +190,7 @@ Exit status: 0 listed, 2 usage.""",
 )
 def list_jobs(
     *,
-    limit: Annotated[int, Parameter(help="At most so many.", validator=Number(gte=1))] = 50,
+    limit: Annotated[int, Parameter(help="At most so many.", validator=Number(gte=1, lte=1_000_000))] = 50,
     json: Annotated[
         bool, Parameter(negative="", show_default=False, help="Print job resources as JSON, one a line.")
     ] = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -66,8 +67,13 @@ def check_writable(folder: Path) -> None:
         there = there.parent
     if not there.is_dir():
         raise UsageError(f"{there} is no folder.", hint="Name a folder after --output.")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"{there} can't be written to.", hint="Name another folder after --output.")
+    try:
+        # os.access says yes to root also where the file system says no
+        Path(tempfile.mkdtemp(prefix=".autocode-", dir=there)).rmdir()
+    except OSError as error:
+        raise UsageError(
+            f"{there} can't be written to: {error.strerror}.", hint="Name another folder after --output."
+        ) from error
 
 
 @contextmanager

@@ -74,6 +74,9 @@ def configure_client(home: Home) -> None:
             "DO_NOT_TRACK": "1",
         }
     )
+    # the server is on the loopback interface, and its password is for nobody's proxy
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
     # the one logger of Prefect's that isn't named after it (prefect/_internal/concurrency/services.py)
     logging.getLogger("EventsWorker").setLevel(logging.CRITICAL)
 

@@ -10,27 +10,24 @@ import fcntl
 import os
 import socket
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autocode.jobs.engine import locks
 from autocode.jobs.settings import Home
 
-__all__ = ["holding", "proven_alive", "proven_dead"]
+__all__ = ["holding", "proven_alive", "proven_dead", "sweep"]
 
 
 @contextmanager
 def holding(home: Home) -> Iterator[str]:
     """Hold a lock of this process's own for the length of the block; give the holder's name."""
-    token = uuid.uuid4().hex
     folder = _folder(home)
     folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / token
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    path, descriptor = _locked_file(folder)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield f"{socket.gethostname()[:64]}:{os.getpid()}:{token}"
+        yield f"{socket.gethostname()[:64]}:{os.getpid()}:{path.name}"
     finally:
         # unlinked while still locked: a reader that opened it before sees it locked or gone, never free
         path.unlink(missing_ok=True)
@@ -55,6 +52,28 @@ def proven_alive(home: Home, holder: str | None) -> bool:
 def _path(home: Home, holder: str | None) -> Path | None:
     token = (holder or "").rpartition(":")[2]
     return _folder(home) / token if token.isalnum() else None
+
+
+def sweep(home: Home, needed: Collection[str]) -> None:
+    """Remove what dead holders left behind, but for those in *needed*, whose death is still to be told."""
+    keep = {holder.rpartition(":")[2] for holder in needed}
+    for path in _folder(home).glob("*"):
+        if path.name in keep:
+            continue
+        # removed while it is locked: who holds it next finds that its file is gone, and makes another
+        with suppress(TimeoutError, FileNotFoundError), locks.exclusive(path, within=0.0):
+            path.unlink(missing_ok=True)
+
+
+def _locked_file(folder: Path) -> tuple[Path, int]:
+    while True:
+        path = folder / uuid.uuid4().hex
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if path.exists():
+            return path, descriptor
+        # a sweep took it for a dead one's in the moment before it was locked
+        os.close(descriptor)
 
 
 def _folder(home: Home) -> Path:

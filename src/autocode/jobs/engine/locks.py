@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["exclusive", "is_held", "shared", "wait_for_exclusive"]
+__all__ = ["exclusive", "is_held", "owned", "owner", "shared", "wait_for_exclusive"]
 
 _POLL_SECONDS: Final = 0.05
 
@@ -36,6 +36,26 @@ def shared(path: Path, *, within: float, waiting: Callable[[], None] = lambda: N
     """Hold a shared lock on *path* for the length of the block; see :func:`exclusive`."""
     with _locked(path, fcntl.LOCK_SH, within, waiting):
         yield
+
+
+@contextmanager
+def owned(path: Path, *, within: float) -> Iterator[None]:
+    """Hold the exclusive lock on *path*, and write this process's id into it; see :func:`owner`."""
+    with exclusive(path, within=within):
+        path.write_text(f"{os.getpid()}\n", "ascii")
+        yield
+
+
+def owner(path: Path) -> int | None:
+    """Return the id of the living process that holds *path* by :func:`owned`, or ``None``.
+
+    An id without the lock proves nothing: ids are used again. It is read between two looks that find the lock
+    held, so that it can only be that of the holder, or of one that held it a moment ago.
+    """
+    if not is_held(path):
+        return None
+    text = path.read_text("ascii", errors="replace").strip()
+    return int(text) if text.isdecimal() and is_held(path) else None
 
 
 def wait_for_exclusive(path: Path) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 
+from autocode.jobs.engine import holder
 from autocode.jobs.engine.holder import proven_alive, proven_dead
 from autocode.jobs.engine.lease import LeaseWatch
 from autocode.jobs.engine.problems import problem
@@ -186,5 +187,11 @@ class Reconciler:
 
 
 def sweep_ledger(system: System) -> None:
-    """Bring every open job up to date as far as the ledger alone tells, without Prefect. Idempotent."""
+    """Bring every open job up to date as far as the ledger alone tells, without Prefect. Idempotent.
+
+    What processes that were killed left in the home is removed: files half-written, and proofs of death that
+    nobody needs any more.
+    """
     asyncio.run(Reconciler(system, None).sweep())
+    holder.sweep(system.home, attempts.open_holders(system.db))
+    system.store.sweep_temp()

@@ -97,8 +97,11 @@ def _ensure(home: Home, tick: Callable[[], None]) -> Address:
             address = _answering(home)
             if address is not None:
                 return address
-            if time.monotonic() - silent_since > _SILENCE_SECONDS:
+            silence = time.monotonic() - silent_since
+            if silence > _SILENCE_SECONDS:
                 _kill(home)
+            if silence > 2 * _SILENCE_SECONDS:
+                raise _unavailable(home, "neither answers nor ends")
             tick()
             time.sleep(0.1)
         return _start(home, tick)
@@ -125,11 +128,11 @@ def _answering(home: Home) -> Address | None:
 
 
 def _kill(home: Home) -> None:
-    # whoever holds server.lock wrote this pid, unless it hangs before it could write any
-    address = _recorded(home)
-    if address is not None:
+    # the lock's own word: server.json outlives its server, and the id in it may be anybody's by now
+    pid = locks.owner(home.run / "server.lock")
+    if pid is not None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(address.pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def _start(home: Home, tick: Callable[[], None]) -> Address:

@@ -39,7 +39,7 @@ def main(home_path: str) -> int:
     """Serve until the last client has gone; return the exit status."""
     home = Home(Path(home_path))
     # a look at the lock takes it for a moment, hence the patience
-    with locks.exclusive(home.run / "server.lock", within=2.0):
+    with locks.owned(home.run / "server.lock", within=2.0):
         end = _End(home)
         listener, password = _listen(home)
         os.environ["PREFECT_SERVER_API_AUTH_STRING"] = f"autocode:{password}"

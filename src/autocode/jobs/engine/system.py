@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from autocode.jobs.errors import HomeUnusable
 from autocode.jobs.ledger.database import Database, sqlite_url
 from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore, ObjectStore
@@ -47,8 +48,22 @@ def current_system(path: Path) -> System:
 
 def _open(home: Home) -> System:
     home.prepare()
+    store = LocalStore(home.store)
+    _same_ledger(home, store)
     # SQLite gives its files the mode of the umask; -wal and -shm take that of the database
     home.ledger.touch(mode=0o600)
     db = Database(sqlite_url(home.ledger))
     db.migrate()
-    return System(home, db, LocalStore(home.store))
+    return System(home, db, store)
+
+
+def _same_ledger(home: Home, store: ObjectStore) -> None:
+    """Refuse to begin a new ledger where the store shows that there was one."""
+    gone = not home.ledger.exists() or home.ledger.stat().st_size == 0
+    # SQLite keeps what isn't in the file yet in its log
+    log = home.ledger.with_name(home.ledger.name + "-wal")
+    if gone and not (log.exists() and log.stat().st_size) and next(store.list(), None) is not None:
+        raise HomeUnusable(
+            f"The ledger {home.ledger} is gone or empty, but the store beside it holds objects.",
+            hint=f"Put a backup of ledger.db in its place; or move {home.path} away to begin anew.",
+        )

@@ -29,6 +29,7 @@ __all__ = [
     "end_in",
     "facts",
     "hold",
+    "open_holders",
     "pick_due",
     "renew",
     "set_run",
@@ -101,6 +102,16 @@ def pick_due(db: Database, job_id: str, holder: str) -> str | None:
             .returning(t.attempts.c.flow_run_id)
         )
         return picked.scalar()
+
+
+def open_holders(db: Database) -> set[str]:
+    """Return the holders of every attempt that is not over, or whose run isn't closed in Prefect yet."""
+    query = sa.select(t.attempts.c.holder).where(
+        t.attempts.c.holder.is_not(None),
+        sa.or_(t.attempts.c.ended_at.is_(None), t.attempts.c.run_closed.is_(False)),
+    )
+    with db.read() as tx:
+        return set(tx.execute(query).scalars())
 
 
 def close_run(db: Database, job_id: str, n: int) -> None:

@@ -125,6 +125,10 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def sweep_temp(self) -> int:
+        """Remove what writers that died left half-written; return how many. Living writers are let be."""
+        ...
+
     def delete(self, digest: str) -> bool:
         """Remove an object; say whether it was there. Idempotent and durable; asks nobody's leave."""
         ...

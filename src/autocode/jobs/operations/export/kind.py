@@ -21,7 +21,7 @@ from autocode.jobs.operations.export.payload import (
 )
 from autocode.jobs.operations.export.read import read_session
 from autocode.jobs.operations.export.scan import scan_sources
-from autocode.jobs.redaction import DEFAULT_POLICY
+from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
 
 __all__ = ["EXPORT", "bundle", "read", "scan"]
 
@@ -126,7 +126,8 @@ def _policy() -> dict[str, str | int]:
 
 
 def _label(file: FoundFile, number: int, parts: int) -> str:
-    stem = file.name.rpartition("/")[2].removesuffix(".jsonl")
+    # the label is shown, and stored by Prefect: a secret in a file's name must not get there
+    stem = str(Redactor(DEFAULT_POLICY).redact(file.name.rpartition("/")[2].removesuffix(".jsonl")))
     label = f"read {_ODD.sub('_', stem)[:48]} {file.sha256.removeprefix('sha256:')[:12]}"
     return label if parts == 1 else f"{label} part {number}/{parts}"
 
