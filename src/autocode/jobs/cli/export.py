@@ -155,10 +155,9 @@ def _run(screen: Screen, system: System, sources: tuple[Source, ...], *, redact:
     unfinished = jobs.find_unfinished(system.db, EXPORT.name, payload.model_dump(mode="json"))
     # a job whose every process died is over, and one that died with its result committed is complete
     sweep_ledger(system)
-    if unfinished is not None:
-        job = queries.get(system.db, unfinished)
-        if job.status is JobStatus.COMPLETE:
-            return job
+    if unfinished is not None and queries.get(system.db, unfinished).status is JobStatus.COMPLETE:
+        # nothing is left to run, but Prefect hasn't heard of the end yet
+        return follow(screen, system, unfinished)
     new = NewJob(
         job_id=f"export-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         kind=EXPORT.name,
