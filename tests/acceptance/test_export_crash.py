@@ -21,7 +21,7 @@ from autocode.jobs import crash
 from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.settings import Home
 
-pytest_plugins = ["acceptance.undisturbed"]
+pytest_plugins = ["fixtures_engine", "fixtures_undisturbed"]
 
 # commands that start Prefect, on a machine that others may be using
 pytestmark = pytest.mark.timeout(900)

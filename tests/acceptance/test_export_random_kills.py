@@ -14,7 +14,7 @@ from acceptance.undisturbed import Undisturbed, cursors_without_gaps, nothing_le
 from autocode.jobs.engine.server import private_server
 from autocode.jobs.settings import Home
 
-pytest_plugins = ["acceptance.undisturbed"]
+pytest_plugins = ["fixtures_engine", "fixtures_undisturbed"]
 pytestmark = pytest.mark.timeout(900)
 
 

@@ -1,25 +1,18 @@
 """What the crash tests share: an export that nobody disturbed, and what may not be left after a kill.
 
-Loaded with ``pytest_plugins = ["acceptance.undisturbed"]``.
+The fixtures are in ``tests/fixtures_undisturbed.py``.
 """
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from acceptance.command import Command
-from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore, verify_store
-from autocode.jobs.testing.samples import write_samples
-
-pytest_plugins = ["fixtures_engine"]
 
 
 @dataclass(frozen=True)
@@ -43,27 +36,6 @@ class Undisturbed:
 def steps_of(job: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the job's steps and their digests, in order."""
     return [(entry["step"], entry["digest"]) for entry in job["history"]]
-
-
-@pytest.fixture
-def command(tmp_path: Path, migrated: Path) -> Command:
-    """Give the command a home of its own, in which Prefect's database is migrated already."""
-    home = Home(tmp_path / "home")
-    home.prepare()
-    for file in migrated.iterdir():
-        if file.is_file():
-            shutil.copy2(file, home.prefect)
-    return Command(home.path)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """Export sample sessions once, in peace."""
-    folder = tmp_path_factory.mktemp("peace")
-    write_samples(folder / "sessions", seed=3, sessions=5, megabytes=0.5)
-    done = Command(folder / "home").run("export", folder / "sessions", "-o", folder / "out", "--json")
-    assert done.status == 0, done.err
-    return Undisturbed(folder / "sessions", done.job)
 
 
 def nothing_left(command: Command) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -68,8 +68,13 @@ def check_writable(folder: Path) -> None:
     if not there.is_dir():
         raise UsageError(f"{there} is no folder.", hint="Name a folder after --output.")
     try:
-        # os.access says yes to root also where the file system says no
-        Path(tempfile.mkdtemp(prefix=".autocode-", dir=there)).rmdir()
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "permission denied")
+        # some file systems say yes and then refuse: made and taken away again
+        if there != folder.absolute():
+            missing = [each for each in (folder.absolute(), *folder.absolute().parents) if not each.exists()]
+            missing[-1].mkdir()
+            missing[-1].rmdir()
     except OSError as error:
         raise UsageError(
             f"{there} can't be written to: {error.strerror}.", hint="Name another folder after --output."
