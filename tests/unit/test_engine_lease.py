@@ -10,7 +10,7 @@ import pytest
 
 from autocode.jobs.engine.lease import LeaseKeeper, LeaseWatch
 from autocode.jobs.engine.threads import StepExited, in_daemon_thread
-from autocode.jobs.errors import AttemptEnded, LedgerUnavailable, StepTimedOut
+from autocode.jobs.errors import AttemptEnded, DiskFull, LedgerUnavailable, StepTimedOut
 from autocode.jobs.ledger import attempts
 from autocode.jobs.ledger.attempts import Attempt
 from autocode.jobs.ledger.database import Database
@@ -98,10 +98,11 @@ def test_an_attempt_that_was_ended_stops_at_its_next_check(renewals: Renewals) -
         kept.check()
 
 
-def test_an_outage_of_the_ledger_is_waited_for(renewals: Renewals) -> None:
-    """A ledger that can't be reached ends no attempt; the renewal that works again counts."""
+@pytest.mark.parametrize("outage", [LedgerUnavailable("away"), DiskFull("no room")])
+def test_an_outage_of_the_ledger_is_waited_for(renewals: Renewals, outage: Exception) -> None:
+    """A ledger that can't be reached or written ends no attempt; the renewal that works again counts."""
     kept = keeper(FakeDatabase())
-    renewals.raises = LedgerUnavailable("away")
+    renewals.raises = outage
     during = [kept.beat() for _ in range(20)]
     renewals.raises = None
 

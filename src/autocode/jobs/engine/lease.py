@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from autocode.jobs.clock import Clock
-from autocode.jobs.errors import AttemptEnded, LedgerUnavailable, StepTimedOut
+from autocode.jobs.errors import AttemptEnded, JobsError, StepTimedOut
 from autocode.jobs.ledger import attempts
 from autocode.jobs.ledger.attempts import Attempt
 from autocode.jobs.ledger.database import Database
@@ -79,8 +79,8 @@ class LeaseKeeper:
         except AttemptEnded as ended:
             self._reason = self._reason or ended
             return False
-        except LedgerUnavailable:
-            # an outage is nobody's fault: go on, and renew when the database is back
+        except JobsError:
+            # an outage or a full disk is nobody's fault: go on, and renew when the database is back
             pass
         return True
 
