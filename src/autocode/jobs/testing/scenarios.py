@@ -94,6 +94,8 @@ SLOW: Final = _kind("slow", "slow", SlowPayload)
 STUBBORN: Final = _kind("stubborn", "stubborn", SlowPayload, time_limit=2.0, max_attempts=1)
 
 _QUICK: Final = StepRetries(count=3, backoff=Backoff(first=0.05, factor=2.0, ceiling=0.2))
+_SEEN: Final = StepRetries(count=3, backoff=Backoff(first=0.9, factor=1.5, ceiling=2.0, jitter=0.1))
+"""Pauses long enough for a reconciler that looks five times a second to see each of them."""
 _NONE: Final = StepRetries(count=0)
 
 
@@ -146,7 +148,7 @@ async def _ten_steps(job: JobContext[Payload]) -> Produced:
     return await job.step(join, _Witnessed(number=11, salt=payload.salt, witness=payload.witness))
 
 
-@FLAKY.step(retries=_QUICK, per_job=True)
+@FLAKY.step(retries=_SEEN, per_job=True)
 def sometimes(context: StepContext, inputs: _Witnessed) -> Produced:
     """Fail in a transient way until the witness has seen enough tries."""
     _tell(inputs.witness, "try")
