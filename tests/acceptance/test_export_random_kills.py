@@ -31,7 +31,7 @@ def test_thirty_kills_at_random_moments_change_nothing(
         while kills < 30:
             process = command.start(*arguments)
             try:
-                process.communicate(timeout=draw.uniform(0.3, 6.0))
+                process.communicate(timeout=draw.uniform(0.3, 4.0))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
