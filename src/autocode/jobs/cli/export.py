@@ -167,9 +167,9 @@ def _run(screen: Screen, system: System, sources: tuple[Source, ...], *, redact:
         time_limit=EXPORT.time_limit,
     )
     job_id, created = jobs.attach_or_enqueue(system.db, new)
-    if not created:
-        show_attached(screen, queries.get(system.db, job_id))
     try:
+        if not created:
+            show_attached(screen, queries.get(system.db, job_id))
         return follow(screen, system, job_id)
     except KeyboardInterrupt:
         with suppress(JobsError):
