@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -278,3 +279,15 @@ def test_a_lock_is_free_again_however_its_holder_ends(tmp_path: Path) -> None:
         shared = locks.is_held(path)
 
     assert (missing, inside, after, shared) == (False, True, False, False)
+
+
+def test_a_server_whose_home_is_removed_ends(tmp_path: Path, own_sources: None) -> None:
+    """Nobody can reach it any more, so it doesn't stay behind."""
+    home = Home(tmp_path / "home")
+    home.prepare()
+    with private_server(home) as address:
+        process = Path(f"/proc/{address.pid}")
+
+    shutil.rmtree(home.path)
+
+    until(lambda: not process.exists(), within=20)

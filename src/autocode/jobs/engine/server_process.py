@@ -107,14 +107,17 @@ class _End:
     def _wait(self) -> None:
         clients = self._home.run / "clients.lock"
         while True:
-            os.close(locks.wait_for_exclusive(clients))
-            time.sleep(_LINGER_SECONDS)
             try:
+                os.close(locks.wait_for_exclusive(clients))
+                time.sleep(_LINGER_SECONDS)
                 # held until the process is gone, so that no new client takes this server for a living one
                 with locks.exclusive(clients, within=0.0):
                     self._end()
             except TimeoutError:
                 continue
+            except OSError:
+                # the home was removed, and with it every way to reach this server
+                self._end()
 
     def _end(self) -> None:
         (self._home.run / "server.json").unlink(missing_ok=True)
