@@ -42,7 +42,7 @@ format: install ## apply ruff's fixes and format
 requirements: ## pin requirements/*.txt anew from pyproject.toml; ARGS="--upgrade" moves the pins
 	@command -v uv > /dev/null || { echo "make requirements needs uv: pip install uv" >&2; exit 1; }
 	$(COMPILE) --output-file requirements/run.txt $(ARGS)
-	$(COMPILE) --extra dev --constraint requirements/run.txt --output-file requirements/dev.txt $(ARGS)
+	$(COMPILE) --extra dev --extra lessons --constraint requirements/run.txt --output-file requirements/dev.txt $(ARGS)
 
 clean: ## remove .venv, caches and build results
 	rm -rf .venv dist build .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
