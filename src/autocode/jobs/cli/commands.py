@@ -6,7 +6,7 @@ Each body imports its work when it is called, so that ``--help`` waits for no da
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -61,9 +61,18 @@ app.command(_artifacts)
 Output = Annotated[
     Path, Parameter(name=["--output", "-o"], help="Folder that gets the bundle; made if it is missing.")
 ]
-Zip = Annotated[
-    bool,
-    Parameter(name="--zip", negative="", show_default=False, help="Write one .zip file instead of a folder."),
+Zip = Annotated[bool, Parameter(name="--zip", negative="", show_default=False, help="The same as --as zip.")]
+# spelt out once more, so that --help waits for no view; a test compares them with the registry
+ViewName = Literal["folder", "zip"]
+Views = Annotated[
+    list[ViewName] | None,
+    Parameter(
+        name="--as",
+        negative="",
+        consume_multiple=False,
+        help="What to write: folder (the bundle, the default), zip (the same in one file). "
+        "Give it several times for several.",
+    ),
 ]
 Digests = Annotated[
     list[str] | None, Parameter(name="DIGEST", help="Artifacts to check; the whole store if none.")
@@ -92,6 +101,7 @@ def export(
         bool, Parameter(help="Replace secrets by markers. --no-redact keeps them, and adds the raw files.")
     ] = True,
     output: Output = Path(),
+    views: Views = None,
     zipped: Zip = False,
     preview: Annotated[
         bool,
@@ -124,7 +134,13 @@ def export(
     from autocode.jobs.cli import export as work  # noqa: PLC0415 - see the module's docstring
 
     options = work.Options(
-        paths=tuple(paths or ()), redact=redact, output=output, zipped=zipped, yes=yes, json=json
+        paths=tuple(paths or ()),
+        redact=redact,
+        output=output,
+        zipped=zipped,
+        views=tuple(views or ()),
+        yes=yes,
+        json=json,
     )
     return work.preview(options) if preview else work.export(options)
 
@@ -160,7 +176,7 @@ def verify(
     help_epilogue="""\
 Examples:
   autocode-jobs artifacts get sha256:1f0c2ab3 -o /tmp
-  autocode-jobs artifacts get 1f0c2ab3d4e5 --zip
+  autocode-jobs artifacts get 1f0c2ab3d4e5 --as zip
 
 Exit status: 0 written, 1 it failed, 2 usage (no such artifact), 130 interrupted."""
 )
@@ -171,12 +187,13 @@ def get(
     /,
     *,
     output: Output = Path(),
+    views: Views = None,
     zipped: Zip = False,
 ) -> int:
     """Write an exported bundle to a folder; every byte is checked on the way."""
     from autocode.jobs.cli import artifacts as work  # noqa: PLC0415 - see the module's docstring
 
-    return work.get(digest, output, zipped=zipped)
+    return work.get(digest, output, views, zipped=zipped)
 
 
 @_jobs.command(

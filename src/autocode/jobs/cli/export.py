@@ -24,7 +24,7 @@ from autocode.jobs.cli.sources import (
     selected_by,
     usual_places,
 )
-from autocode.jobs.cli.views import check_writable, deliver
+from autocode.jobs.cli.views import check_writable, chosen_views, deliver
 from autocode.jobs.engine.reconcile import sweep_ledger
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import JobsError, UsageError
@@ -46,6 +46,7 @@ class Options:
     redact: bool = True
     output: Path = Path()
     zipped: bool = False
+    views: tuple[str, ...] = ()
     yes: bool = False
     json: bool = False
 
@@ -56,6 +57,7 @@ def export(options: Options) -> int:
     Nothing is written before everything that was said makes sense.
     """
     screen = Screen(json_mode=options.json)
+    views = chosen_views(options.views, zipped=options.zipped)
     check_writable(options.output)
     selections = _selections(screen, options)
     _warn_of_itself(screen, selections, options.output)
@@ -65,8 +67,8 @@ def export(options: Options) -> int:
             if job.status is not JobStatus.COMPLETE:
                 show_dead(screen, job)
                 return 1
-            where = deliver(screen, system.store, job, options.output, zipped=options.zipped)
-            show_bundle(screen, system.store, job, where)
+            written = deliver(screen, system.store, job, options.output, views)
+            show_bundle(screen, system.store, job, written)
         except KeyboardInterrupt:
             show_interrupted(screen, job)
             raise
