@@ -3,7 +3,7 @@
 # make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint typecheck format requirements clean
+.PHONY: help install demo test lint typecheck format bench-export requirements clean
 
 # paths are relative on purpose: the folder's own name may hold spaces
 PY := .venv/bin/python
@@ -14,7 +14,7 @@ export ARGS PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 24
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 24
 
 install: ## make .venv with everything that work on the project needs
 	@sh scripts/install dev
@@ -38,6 +38,9 @@ typecheck: install ## mypy alone
 format: install ## apply ruff's fixes and format
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+bench-export: install ## exports beside tar | zstd | sha256sum; ARGS="--sizes 1,10,100,1000 --write"
+	$(PY) -m bench.export $(ARGS)
 
 requirements: ## pin requirements/*.txt anew from pyproject.toml; ARGS="--upgrade" moves the pins
 	@command -v uv > /dev/null || { echo "make requirements needs uv: pip install uv" >&2; exit 1; }

@@ -1,0 +1,187 @@
+"""``make bench-export``: the export of raw sessions beside ``tar | zstd -3 | sha256sum`` on the same files.
+
+Both run alternately, in one go, each several times; medians and spread are printed as a table, written to
+``bench/results/export.json`` and, with ``--write``, into docs/performance.md. Nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from bench.corpus import Corpus, grow, make_corpus, templates
+from bench.measure import Measured, run
+from bench.report import about, as_markdown, into_page
+from bench.stages import stages
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGE: Final = ROOT / "docs" / "performance.md"
+_PROGRAM: Final = Path(sys.executable).parent / "autocode-jobs"
+_PEER: Final = 'tar -cf - -C "$1" . | zstd -3 -c | sha256sum'
+_MB: Final = 1_000_000
+
+
+@dataclass
+class Runs:
+    """All runs on one corpus."""
+
+    corpus: Corpus
+    peer: list[Measured] = field(default_factory=list)
+    first: list[dict[str, float]] = field(default_factory=list)
+    unchanged: list[dict[str, float]] = field(default_factory=list)
+    grown: list[dict[str, float]] = field(default_factory=list)
+    stages: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as a JSON object."""
+        peer = [{"whole": each.seconds, "cpu": each.cpu, "peak": each.peak} for each in self.peer]
+        return {
+            "bytes": self.corpus.size,
+            "files": self.corpus.files,
+            "made_of": self.corpus.made_of,
+            "peer": peer,
+            "first": self.first,
+            "unchanged": self.unchanged,
+            "grown": self.grown,
+            "stages": self.stages,
+        }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure as the command line says."""
+    options = _options(arguments)
+    samples = os.environ.get("AUTOCODE_SAMPLES")
+    machine = about()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.folder) as name:
+        folder = Path(name)
+        sources, made_of = templates(folder, Path(samples) if samples else None)
+        results = []
+        for size in options.sizes:
+            sessions = options.sessions or max(2, min(500, 5 * size))
+            corpus = make_corpus(folder / f"{size}MB", sources, made_of, size=size * _MB, sessions=sessions)
+            runs = Runs(corpus)
+            for number in range(options.n):
+                _say(f"{size} MB, {corpus.files} sessions: run {number + 1} of {options.n}")
+                _once(runs, folder, number)
+            runs.stages = stages(corpus)
+            results.append(runs.to_json())
+            shutil.rmtree(corpus.folder)
+    machine["load_after"] = os.getloadavg()[0]
+    document = {
+        "about": machine,
+        "n": options.n,
+        "results": results,
+        "seconds": round(time.monotonic() - began),
+    }
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(document, indent=1) + "\n")
+    text = as_markdown(document)
+    sys.stdout.write(text)
+    if options.write:
+        into_page(PAGE, text)
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.export", description=__doc__)
+    parser.add_argument("--sizes", type=_sizes, default=[1, 10, 100], help="in MB, as in 1,10,100,1000")
+    parser.add_argument("-n", type=int, default=3, help="runs of each kind")
+    parser.add_argument("--sessions", type=int, help="files in each corpus; 5 a megabyte up to 500 otherwise")
+    parser.add_argument(
+        "--folder", type=Path, help="where to work, on the disk to measure; $TMPDIR otherwise"
+    )
+    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "export.json")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/performance.md")
+    options = parser.parse_args(arguments)
+    if options.n < 1:
+        parser.error("-n must be 1 at least")
+    return options
+
+
+def _sizes(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{datetime.now().astimezone():%H:%M:%S} {text}\n")
+
+
+def _once(runs: Runs, folder: Path, number: int) -> None:
+    """Run the peer, a first export, one with nothing changed, and one with one session grown."""
+    home, out = folder / "home", folder / "out"
+    runs.peer.append(
+        run(["bash", "-o", "pipefail", "-c", _PEER, "peer", runs.corpus.folder], dict(os.environ))
+    )
+    runs.first.append(_export(runs.corpus, home, out))
+    runs.unchanged.append(_export(runs.corpus, home, out))
+    grow(runs.corpus, step=number)
+    runs.grown.append(_export(runs.corpus, home, out))
+    _let_server_end(home)
+    shutil.rmtree(home)
+
+
+def _export(corpus: Corpus, home: Path, out: Path) -> dict[str, float]:
+    environment = {**os.environ, "AUTOCODE_HOME": str(home)}
+    measured = run([_PROGRAM, "export", corpus.folder, "-o", out, "--json"], environment)
+    shutil.rmtree(out)
+    return _phases(json.loads(measured.out.splitlines()[-1]), measured, home)
+
+
+def _phases(job: dict[str, Any], measured: Measured, home: Path) -> dict[str, float]:
+    """Return the seconds of each phase, by the clocks of the job resource and of the server's own file."""
+    end = measured.began + measured.seconds
+    server = max(measured.began, (home / "run" / "server.json").stat().st_mtime)
+    started, completed = (_seconds(job["times"][name]) for name in ("started_at", "completed_at"))
+    steps = [(entry["step"], _seconds(entry["at"])) for entry in job["history"]]
+    scanned = next(at for step, at in steps if step == "scan")
+    read = max((at for step, at in steps if step.startswith("read")), default=scanned)
+    return {
+        "whole": measured.seconds,
+        "until_server": server - measured.began,
+        "after_server": end - server,
+        "job": completed - started,
+        "until_claim": started - server,
+        "scan": scanned - started,
+        "read": read - scanned,
+        "bundle_and_verify": completed - read,
+        "deliver": end - completed,
+        "cpu": measured.cpu,
+        "peak": measured.peak,
+        "peak_server": measured.peak_server,
+    }
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _let_server_end(home: Path) -> None:
+    """Wait until the home's Prefect server has ended: it outlives its last client by two seconds."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and _serves(home):
+        time.sleep(0.1)
+
+
+def _serves(home: Path) -> bool:
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and os.fsencode(home) in (entry / "cmdline").read_bytes().split(b"\0"):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Running a command and measuring it: wall clock, processor time, memory of the whole tree of processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Measured", "run"]
+
+_PAUSE: Final = 0.05
+_SERVER: Final = b"server_process"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one run of a command cost.
+
+    Args:
+        began: seconds since the epoch.
+        seconds: wall clock.
+        cpu: processor seconds of the command and of the processes that it waited for.
+        peak: bytes of resident memory of all its processes at the same time, but for the Prefect server.
+        peak_server: the Prefect server's own.
+        out: what it printed.
+    """
+
+    began: float
+    seconds: float
+    cpu: float
+    peak: int
+    peak_server: int
+    out: str
+
+
+def run(command: Sequence[str | Path], environment: dict[str, str], *, cwd: Path | None = None) -> Measured:
+    """Run *command* to its end.
+
+    Memory is sampled from ``/proc`` twenty times a second (resident set, so pages that processes share count
+    for each of them).
+
+    Raises:
+        SystemExit: it failed; its complaint is printed.
+    """
+    began = time.time()
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        list(map(str, command)),
+        env=environment,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    sampler = _Sampler(process.pid)
+    thread = threading.Thread(target=sampler.run)
+    thread.start()
+    before = os.times()
+    out, err = process.communicate()
+    seconds = time.perf_counter() - start
+    after = os.times()
+    sampler.over.set()
+    thread.join()
+    if process.returncode:
+        raise SystemExit(f"{command[0]} ended with {process.returncode}:\n{err[-2000:]}")
+    cpu = after.children_user - before.children_user + after.children_system - before.children_system
+    return Measured(began, seconds, cpu, sampler.peak, sampler.peak_server, out)
+
+
+class _Sampler:
+    def __init__(self, pid: int) -> None:
+        self._root = pid
+        self.over = threading.Event()
+        self.peak = self.peak_server = 0
+
+    def run(self) -> None:
+        while not self.over.wait(_PAUSE):
+            own, server = _resident(self._root)
+            self.peak = max(self.peak, own)
+            self.peak_server = max(self.peak_server, server)
+
+
+def _resident(root: int) -> tuple[int, int]:
+    """Return the resident bytes of *root* and its descendants, the Prefect server's apart."""
+    parents: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError, IndexError, ValueError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(fields[1])
+                sizes[int(entry.name)] = int(fields[21]) * 4096
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents.items():
+        children.setdefault(parent, []).append(pid)
+    own = server = 0
+    pending = [(root, False)]
+    while pending:
+        pid, is_server = pending.pop()
+        with suppress(OSError):
+            is_server = is_server or _SERVER in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if is_server:
+            server += sizes.get(pid, 0)
+        else:
+            own += sizes.get(pid, 0)
+        pending += [(child, is_server) for child in children.get(pid, ())]
+    return own, server

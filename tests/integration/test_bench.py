@@ -1,0 +1,36 @@
+"""The benchmark of exports runs, whatever it measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+def test_the_benchmark_measures_a_megabyte(tmp_path: Path) -> None:
+    """One run on 1 MB gives the peer's, the export's and the stages' figures, and a table of them."""
+    output = tmp_path / "result.json"
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.export", "--sizes", "1", "-n", "1", "--output", str(output)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(tmp_path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    (result,) = json.loads(output.read_text())["results"]
+    assert {kind: len(result[kind]) for kind in ("peer", "first", "unchanged", "grown")} == dict.fromkeys(
+        ("peer", "first", "unchanged", "grown"), 1
+    )
+    assert all(speed > 0 for speed in result["stages"].values())
+    assert "| 1 MB in 5 |" in done.stdout
