@@ -305,3 +305,19 @@ def test_names_in_a_report_are_bounded() -> None:
     assert len(report.lost) == 201
     assert sum(report.lost.values()) == 1000
     assert max(map(len, report.lost)) <= 64 + len("unknown-type:")
+
+
+def test_what_is_left_of_a_block_and_of_its_message_is_kept() -> None:
+    """The first record of a message has both, apart where their names clash."""
+    call = {"type": "tool_use", "id": "c", "name": "n", "input": {}, "caller": "direct"}
+    clash = call | {"message": "own"}
+
+    first, second = body(
+        line(assistant([call], isMeta=True)) + line(assistant([clash], message={"container": "box"}))
+    )
+
+    assert first["extra"] == {"caller": "direct", "isMeta": True}
+    assert second["extra"] == {
+        "message": {"container": "box"},
+        "block": {"caller": "direct", "message": "own"},
+    }

@@ -20,10 +20,6 @@ FOLDERS = {"claude-code": "claude-code", "growth": "claude-code", "codex": "code
 EXPECTED_LOSSES = {"thinking-signature", "encrypted-thinking", "duplicate-id", "replacement-history"}
 KINDS = {
     "aider": "aider",
-    "atif": "atif",
-    "chatgpt": "chatgpt",
-    "claude-ai": "claude-ai",
-    "gemini-cli": "gemini-cli",
     "openhands": "openhands",
     "swe-agent": "swe-agent",
 }
