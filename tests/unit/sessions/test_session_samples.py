@@ -19,7 +19,6 @@ SAMPLES = os.environ.get("AUTOCODE_SAMPLES")
 FOLDERS = {"claude-code": "claude-code", "growth": "claude-code", "codex": "codex"}
 EXPECTED_LOSSES = {"thinking-signature", "encrypted-thinking", "duplicate-id", "replacement-history"}
 KINDS = {
-    "aider": "aider",
     "atif": "atif",
     "chatgpt": "chatgpt",
     "claude-ai": "claude-ai",

@@ -102,7 +102,9 @@ class Mapper(ABC):
         return at
 
 
-def begin(reader: Reader, mapper: type[Mapper], stream: BinaryIO, state: bytes | None) -> Reading:
+def begin(
+    reader: Reader, mapper: Callable[[Report, Saved | None], Mapper], stream: BinaryIO, state: bytes | None
+) -> Reading:
     """Return the reading of *stream* by a new *mapper*: what :meth:`Reader.read` does for every reader.
 
     Raises:

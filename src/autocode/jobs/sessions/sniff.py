@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from autocode.jobs.sessions.aider import AiderReader
 from autocode.jobs.sessions.base import Reader
 from autocode.jobs.sessions.claude_code import ClaudeCodeReader
 from autocode.jobs.sessions.codex import CodexReader
@@ -12,7 +13,7 @@ from autocode.jobs.sessions.recovery import WHITE_SPACE
 
 __all__ = ["HEAD_BYTES", "READERS", "kind_of", "sniff"]
 
-READERS: Final[tuple[Reader, ...]] = (ClaudeCodeReader(), CodexReader())
+READERS: Final[tuple[Reader, ...]] = (ClaudeCodeReader(), CodexReader(), AiderReader())
 """Every reader, in the order in which they are asked."""
 
 _BOM: Final = b"\xef\xbb\xbf"
