@@ -305,3 +305,14 @@ def test_names_in_a_report_are_bounded() -> None:
     assert len(report.lost) == 201
     assert sum(report.lost.values()) == 1000
     assert max(map(len, report.lost)) <= 64 + len("unknown-type:")
+
+
+def test_fields_of_a_block_and_of_its_line_are_kept_together() -> None:
+    """What a block has beyond its type's fields isn't replaced by what its line has, even under one name."""
+    block = {"type": "tool_use", "id": "t", "name": "n", "input": {}, "caller": {"type": "direct"}}
+
+    beside = body(line(assistant([block], isMeta=True)))[0]
+    named_alike = body(line(assistant([block], caller="someone")))[0]
+
+    assert beside["extra"] == {"caller": {"type": "direct"}, "isMeta": True}
+    assert named_alike["extra"] == {"caller": "someone", "block": {"caller": {"type": "direct"}}}
