@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -13,8 +15,14 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 
 from autocode.jobs.sessions import HEAD_BYTES, READERS, Reader, sniff
-from autocode.jobs.testing.sample_story import story
-from autocode.jobs.testing.sample_texts import aider_history
+from autocode.jobs.testing.sample_story import Exchange, story
+from autocode.jobs.testing.sample_texts import (
+    aider_history,
+    mini_swe_agent_run,
+    openhands_events,
+    openhands_output,
+    swe_agent_run,
+)
 from autocode.jobs.testing.samples import write_samples
 
 LONGEST = 12_000
@@ -33,11 +41,24 @@ SCRAPS = [
 def own() -> list[bytes]:
     """Return sessions from the project's own builders."""
     rng = random.Random(7)
-    tales = [list(islice(story(rng, "/home/ada/src/parser"), 2)) for _ in range(2)]
+    tales = [[brief(tale) for tale in islice(story(rng, "/src/parser"), 2)] for _ in range(2)]
     with TemporaryDirectory() as folder:
         written = write_samples(Path(folder) / "samples", megabytes=0)
         files = [(written.folder / file.relative).read_bytes() for file in written.files]
-    return [*files, aider_history(rng, tales)]
+    documents = [
+        swe_agent_run(rng, tales[0]),
+        swe_agent_run(rng, tales[1], functions=False),
+        mini_swe_agent_run(rng, tales[0]),
+        mini_swe_agent_run(rng, tales[1])["messages"],
+        openhands_events(rng, tales[0]),
+    ]
+    written_out = [json.dumps(document, indent=2).encode() for document in documents]
+    return [*files, aider_history(rng, tales), *written_out, openhands_output(rng, tales)]
+
+
+def brief(exchange: Exchange) -> Exchange:
+    """Return an exchange whose tools say little."""
+    return replace(exchange, calls=[replace(call, output=call.output[-160:]) for call in exchange.calls])
 
 
 def real() -> list[bytes]:

@@ -23,8 +23,6 @@ KINDS = {
     "chatgpt": "chatgpt",
     "claude-ai": "claude-ai",
     "gemini-cli": "gemini-cli",
-    "openhands": "openhands",
-    "swe-agent": "swe-agent",
 }
 
 

@@ -9,11 +9,20 @@ from autocode.jobs.sessions.base import Reader
 from autocode.jobs.sessions.claude_code import ClaudeCodeReader
 from autocode.jobs.sessions.codex import CodexReader
 from autocode.jobs.sessions.head import HEAD_BYTES, head_objects, opened_object
+from autocode.jobs.sessions.openhands import OpenHandsReader
 from autocode.jobs.sessions.recovery import WHITE_SPACE
+from autocode.jobs.sessions.swe_agent import MiniSweAgentReader, SweAgentReader
 
 __all__ = ["HEAD_BYTES", "READERS", "kind_of", "sniff"]
 
-READERS: Final[tuple[Reader, ...]] = (ClaudeCodeReader(), CodexReader(), AiderReader())
+READERS: Final[tuple[Reader, ...]] = (
+    ClaudeCodeReader(),
+    CodexReader(),
+    AiderReader(),
+    SweAgentReader(),
+    MiniSweAgentReader(),
+    OpenHandsReader(),
+)
 """Every reader, in the order in which they are asked."""
 
 _BOM: Final = b"\xef\xbb\xbf"
