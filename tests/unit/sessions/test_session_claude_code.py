@@ -321,3 +321,11 @@ def test_what_is_left_of_a_block_and_of_its_message_is_kept() -> None:
         "message": {"container": "box"},
         "block": {"caller": "direct", "message": "own"},
     }
+
+
+def test_a_text_that_is_no_record_does_not_name_its_loss() -> None:
+    """The report counts it by the kind of value; what was said is in the record alone."""
+    records, report = read(b'"a text of the session"\n' + line(user()))
+
+    assert records[1]["data"] == "a text of the session"
+    assert report.lost == {"unknown-type:str": 1}

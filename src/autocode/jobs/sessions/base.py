@@ -50,12 +50,17 @@ def with_extra(own: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[s
     """Return the ``extra`` of a record that shows a block and is the first of its message.
 
     Args:
-        own: what is left of the block; under ``block`` where names clash.
+        own: what is left of the block; under ``block`` (or ``block_``, and so on) where names clash.
         more: what is left of the message.
     """
     if not own:
         return dict(more)
-    return {**own, **more} if own.keys().isdisjoint(more) else {**more, "block": dict(own)}
+    if own.keys().isdisjoint(more):
+        return {**own, **more}
+    name = "block"
+    while name in more:
+        name += "_"
+    return {**more, name: dict(own)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from autocode.jobs.sessions.aider import AiderReader
 from autocode.jobs.sessions.atif import AtifReader
 from autocode.jobs.sessions.base import Reader
 from autocode.jobs.sessions.chatgpt import ChatGptReader
@@ -12,7 +13,9 @@ from autocode.jobs.sessions.claude_code import ClaudeCodeReader
 from autocode.jobs.sessions.codex import CodexReader
 from autocode.jobs.sessions.gemini_cli import GeminiReader
 from autocode.jobs.sessions.head import HEAD_BYTES, head_objects, opened_object
+from autocode.jobs.sessions.openhands import OpenHandsReader
 from autocode.jobs.sessions.recovery import WHITE_SPACE
+from autocode.jobs.sessions.swe_agent import MiniSweAgentReader, SweAgentReader
 
 __all__ = ["HEAD_BYTES", "READERS", "kind_of", "sniff"]
 
@@ -23,6 +26,10 @@ READERS: Final[tuple[Reader, ...]] = (
     ChatGptReader(),
     ClaudeAiReader(),
     AtifReader(),
+    AiderReader(),
+    SweAgentReader(),
+    MiniSweAgentReader(),
+    OpenHandsReader(),
 )
 """Every reader, in the order in which they are asked."""
 
