@@ -76,6 +76,7 @@ Examples:
   autocode-jobs export
   autocode-jobs export ~/.claude/projects/-home-ada-parser -o /backup
   autocode-jobs export session.jsonl --preview
+  autocode-jobs export session.jsonl --rules acme.toml --allow-list
   autocode-jobs export --yes --json | tail -n 1
 
 Exit status: 0 complete, 1 dead or the bundle could not be written,
@@ -91,12 +92,28 @@ def export(
     redact: Annotated[
         bool, Parameter(help="Replace secrets by markers. --no-redact keeps them, and adds the raw files.")
     ] = True,
+    rules: Annotated[
+        Path | None,
+        Parameter(
+            name="--rules",
+            help="Rules and an allow list of your own (TOML); else redaction.toml in the data folder.",
+        ),
+    ] = None,
     output: Output = Path(),
     zipped: Zip = False,
     preview: Annotated[
         bool,
         Parameter(
             negative="", show_default=False, help="List redactions and losses by place, and write nothing."
+        ),
+    ] = False,
+    allow_list: Annotated[
+        bool,
+        Parameter(
+            name="--allow-list",
+            negative="",
+            show_default=False,
+            help="Preview what is found as entries to paste into the allow list.",
         ),
     ] = False,
     yes: Annotated[
@@ -124,9 +141,16 @@ def export(
     from autocode.jobs.cli import export as work  # noqa: PLC0415 - see the module's docstring
 
     options = work.Options(
-        paths=tuple(paths or ()), redact=redact, output=output, zipped=zipped, yes=yes, json=json
+        paths=tuple(paths or ()),
+        redact=redact,
+        rules=rules,
+        allow_list=allow_list,
+        output=output,
+        zipped=zipped,
+        yes=yes,
+        json=json,
     )
-    return work.preview(options) if preview else work.export(options)
+    return work.preview(options) if preview or allow_list else work.export(options)
 
 
 @app.command(
