@@ -85,6 +85,7 @@ Examples:
   autocode-jobs export
   autocode-jobs export ~/.claude/projects/-home-ada-parser -o /backup
   autocode-jobs export session.jsonl --preview
+  autocode-jobs export session.jsonl --rules acme.toml --allow-list
   autocode-jobs export --yes --json | tail -n 1
 
 Exit status: 0 complete, 1 dead or the bundle could not be written,
@@ -100,6 +101,13 @@ def export(
     redact: Annotated[
         bool, Parameter(help="Replace secrets by markers. --no-redact keeps them, and adds the raw files.")
     ] = True,
+    rules: Annotated[
+        Path | None,
+        Parameter(
+            name="--rules",
+            help="Rules and an allow list of your own (TOML); else redaction.toml in the data folder.",
+        ),
+    ] = None,
     output: Output = Path(),
     views: Views = None,
     zipped: Zip = False,
@@ -107,6 +115,15 @@ def export(
         bool,
         Parameter(
             negative="", show_default=False, help="List redactions and losses by place, and write nothing."
+        ),
+    ] = False,
+    allow_list: Annotated[
+        bool,
+        Parameter(
+            name="--allow-list",
+            negative="",
+            show_default=False,
+            help="Preview what is found as entries to paste into the allow list.",
         ),
     ] = False,
     yes: Annotated[
@@ -136,13 +153,15 @@ def export(
     options = work.Options(
         paths=tuple(paths or ()),
         redact=redact,
+        rules=rules,
+        allow_list=allow_list,
         output=output,
         zipped=zipped,
         views=tuple(views or ()),
         yes=yes,
         json=json,
     )
-    return work.preview(options) if preview else work.export(options)
+    return work.preview(options) if preview or allow_list else work.export(options)
 
 
 @app.command(

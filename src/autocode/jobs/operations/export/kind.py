@@ -21,7 +21,7 @@ from autocode.jobs.operations.export.payload import (
 )
 from autocode.jobs.operations.export.read import read_session
 from autocode.jobs.operations.export.scan import scan_sources
-from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
+from autocode.jobs.redaction import DEFAULT_POLICY, Policy, Redactor
 
 __all__ = ["EXPORT", "bundle", "read", "scan"]
 
@@ -58,6 +58,7 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
         NoSessions: no file in the selection is a session that a reader understands.
     """
     payload = job.payload
+    policy = payload.policy
     scanned = await job.step(scan, ScanInputs(sources=payload.sources))
     found = ScanResult.model_validate_json(job.read(scanned.digest))
     _some_session(found)
@@ -70,8 +71,9 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
     entries: list[str] = []
     for file in exported:
         before: str | None = None
-        for label, inputs in _parts_of(file, redact=payload.redact, done=done, total=total):
-            before = (await job.step(read, inputs.model_copy(update={"before": before}), label=label)).digest
+        for label, inputs in _parts_of(file, policy, done=done, total=total):
+            given = inputs.model_copy(update={"before": before, "rules": payload.rules})
+            before = (await job.step(read, given, label=label)).digest
             job.progress(inputs.done_before + inputs.size, total, "bytes")
         assert before is not None
         entries.append(before)
@@ -84,19 +86,21 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
                 sorted((file.label, file.sha256, file.size) for file in wanted if file not in exported)
             ),
             left_out=found.reasons,
-            policy=_policy() if payload.redact else None,
+            policy=None if policy is None else _described(policy),
         ),
     )
 
 
-def _parts_of(file: FoundFile, *, redact: bool, done: int, total: int) -> Iterator[tuple[str, ReadInputs]]:
+def _parts_of(
+    file: FoundFile, policy: Policy | None, *, done: int, total: int
+) -> Iterator[tuple[str, ReadInputs]]:
     """Yield the label and the inputs of each part, but for what the part before left."""
     parts = file.cut()
     offset = 0
     for number, part in enumerate(parts, 1):
         last = number == len(parts)
         yield (
-            _label(file, number, len(parts)),
+            _label(file, number, len(parts), policy or DEFAULT_POLICY),
             ReadInputs(
                 size=part.size,
                 sha256=part.sha256,
@@ -105,8 +109,8 @@ def _parts_of(file: FoundFile, *, redact: bool, done: int, total: int) -> Iterat
                 whole=FilePart(size=file.size, sha256=file.sha256) if last and number > 1 else None,
                 reader=file.reader,
                 revision=file.revision,
-                policy=DEFAULT_POLICY.digest if redact else None,
-                raw=not redact,
+                policy=None if policy is None else policy.digest,
+                raw=policy is None,
                 path=file.path,
                 name=file.name,
                 offset=offset,
@@ -117,17 +121,13 @@ def _parts_of(file: FoundFile, *, redact: bool, done: int, total: int) -> Iterat
         offset += part.size
 
 
-def _policy() -> dict[str, str | int]:
-    return {
-        "name": DEFAULT_POLICY.name,
-        "revision": DEFAULT_POLICY.revision,
-        "digest": DEFAULT_POLICY.digest,
-    }
+def _described(policy: Policy) -> dict[str, str | int]:
+    return {"name": policy.name, "revision": policy.revision, "digest": policy.digest}
 
 
-def _label(file: FoundFile, number: int, parts: int) -> str:
+def _label(file: FoundFile, number: int, parts: int, policy: Policy = DEFAULT_POLICY) -> str:
     # the label is shown, and stored by Prefect: a secret in a file's name must not get there
-    stem = str(Redactor(DEFAULT_POLICY).redact(file.name.rpartition("/")[2].removesuffix(".jsonl")))
+    stem = str(Redactor(policy).redact(file.name.rpartition("/")[2].removesuffix(".jsonl")))
     label = f"read {_ODD.sub('_', stem)[:48]} {file.sha256.removeprefix('sha256:')[:12]}"
     return label if parts == 1 else f"{label} part {number}/{parts}"
 
