@@ -354,3 +354,16 @@ def test_a_session_up_to_a_part_is_stored_as_one(root: Path, tmp_path: Path) -> 
     assert "parts" not in manifest_of(store, digest)["sources"][0]
     # the scan, the manifest, and these two
     assert len(list(LocalStore(store.root).list())) == 4
+
+
+def test_a_document_is_one_part(root: Path, monkeypatch: pytest.MonkeyPatch, cut_small: None) -> None:
+    """What its reader can't read in parts isn't cut, however many lines it has."""
+    path = root / "s.jsonl"
+    path.write_bytes(session(60))
+    in_parts = len(cut_of(path))
+    monkeypatch.setattr(ClaudeCodeReader, "in_parts", False)
+
+    cut = cut_of(path)
+
+    assert in_parts > 1
+    assert cut == [path.stat().st_size]

@@ -32,7 +32,7 @@ def test_the_session_comes_first_and_says_what_the_head_knows() -> None:
         "format": 1,
         "tool": "claude-code",
         "reader": "claude-code",
-        "reader_revision": 1,
+        "reader_revision": 2,
         "session_id": "s-1",
         "agent_id": None,
         "parent_session_id": None,
@@ -295,7 +295,7 @@ def test_a_report_is_plain_json_without_order() -> None:
 
     assert list(found["lost"]) == ["unknown-type:aaa", "unknown-type:zzz"]
     assert found["records"] == {"message": 1, "session": 1, "unknown": 2}
-    assert (found["lines"], found["damaged"], found["format"]) == (3, [], 1)
+    assert (found["lines"], found["damaged"], found["format"], found["sessions"]) == (3, [], 1, 1)
 
 
 def test_names_in_a_report_are_bounded() -> None:

@@ -152,7 +152,7 @@ def test_a_state_of_another_reader_or_revision_is_refused() -> None:
     for given_state in (older, b"{}", b"\xff", b"[]"):
         with pytest.raises(UsageError):
             CLAUDE.read(io.BytesIO(), given_state)
-    with pytest.raises(UsageError, match="claude-code revision 1"):
+    with pytest.raises(UsageError, match="claude-code revision 2"):
         CODEX.read(io.BytesIO(), state)
 
 

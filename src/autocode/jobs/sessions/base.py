@@ -74,6 +74,9 @@ class Report:
     Every byte of the source is accounted for: it lies in the ``source`` span of a record, in a damaged
     span, or is counted in ``padding`` (white space, newlines, NUL bytes, a byte order mark).
     The report depends on the bytes and the reader's revision alone: no clock, no path, no host.
+
+    A source may hold several sessions, each from its own ``session`` record on. ``session_id``, ``agent_id``,
+    ``parent_session_id`` and ``title`` are those of the one session; ``None`` where there are several.
     """
 
     tool: str
@@ -102,6 +105,11 @@ class Report:
     """The source ends within a line; not part of the report, but needed to go on from it."""
     head_known: bool = field(default=False, compare=False)
     """The session's own record is final, whatever is appended; not part of the report either."""
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions the source holds: so many records are of the type ``session``."""
+        return self.records["session"]
 
     def lose(self, name: str, times: int = 1) -> None:
         """Count *times* losses under *name*; past 200 different names they go under ``other``."""
@@ -135,6 +143,7 @@ class Report:
             "reader": self.reader,
             "revision": self.revision,
             "format": FORMAT,
+            "sessions": self.sessions,
             "session_id": self.session_id,
             "agent_id": self.agent_id,
             "parent_session_id": self.parent_session_id,
@@ -190,8 +199,8 @@ class Reading(Iterator[Record]):
                 strings, and must keep the form.
 
         Raises:
-            UsageError: records are left to read, the bytes end within a line, or they are so few that the
-                session's own record may not be final.
+            UsageError: records are left to read, the bytes end within a line, they are so few that the
+                session's own record may not be final, or such sources aren't read in parts.
         """
         return self._dump(shown)
 
@@ -206,6 +215,14 @@ class Reader(Protocol):
     @property
     def revision(self) -> int:
         """Grows with every change that alters a record or a report of any source."""
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether a source may be cut behind any newline and read in parts.
+
+        Of one that may not, because it is one document from end to end, :meth:`read` takes no state and
+        :meth:`Reading.state` gives none.
+        """
 
     def matches(self, head: bytes) -> bool:
         """Say whether *head*, the first bytes of a source, looks like this tool's."""
@@ -223,7 +240,8 @@ class Reader(Protocol):
             state: what :meth:`Reading.state` gave behind the part before; ``None`` for the first part.
 
         Raises:
-            UsageError: *state* is none, or one of another reader or revision.
+            UsageError: *state* is none, one of another reader or revision, or given though sources of this
+                reader aren't read in parts.
         """
 
 

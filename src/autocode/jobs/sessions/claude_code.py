@@ -6,15 +6,16 @@ from the tool's changelog and from other people's readers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
-from autocode.jobs.sessions.base import FORMAT, Found, Reading, Record, Recorder, Report, label, word
+from autocode.jobs.sessions.base import Found, Reading, Record, Report, label, word
 from autocode.jobs.sessions.claude_content import Draft, drafts_of
 from autocode.jobs.sessions.head import any_object, split_head
 from autocode.jobs.sessions.lines import segments
+from autocode.jobs.sessions.mapping import Mapper, begin
 from autocode.jobs.sessions.recovery import objects
-from autocode.jobs.sessions.state import Knowledge, Saved, dump, load
+from autocode.jobs.sessions.state import Saved
 from autocode.jobs.sessions.times import normalise
 from autocode.jobs.sessions.titles import Titles
 from autocode.jobs.sessions.usage import count_of
@@ -64,7 +65,8 @@ class ClaudeCodeReader:
     """Reads Claude Code transcripts of a session or of one of its subagents."""
 
     name: Final = "claude-code"
-    revision: Final = 1
+    revision: Final = 2
+    in_parts: Final = True
 
     def matches(self, head: bytes) -> bool:
         """Say whether one of the first objects in *head* is a line that Claude Code writes."""
@@ -72,39 +74,32 @@ class ClaudeCodeReader:
 
     def read(self, stream: BinaryIO, state: bytes | None = None) -> Reading:
         """See :meth:`autocode.jobs.sessions.base.Reader.read`."""
-        saved = load(state, self.name, self.revision) if state is not None else None
-        report = saved.report if saved else Report("claude-code", self.name, self.revision)
-        session = _Session(report, saved)
-        return Reading(session.run(stream), report, session.dump)
+        return begin(self, _Session, stream, state)
 
 
-class _Session:
+class _Session(Mapper):
     def __init__(self, report: Report, saved: Saved | None) -> None:
-        self._report = report
-        self._recorder = Recorder(report)
-        self._knowledge = Knowledge(report, saved)
-        self._identities = self._knowledge.identities
-        self._calls = self._knowledge.calls
-        self._totals = self._knowledge.totals
+        super().__init__(report, saved)
         self._titles = Titles()
         self._head: dict[str, Any] | None = None
         if saved is not None:
             self._head = saved.texts["head"]
             self._titles.restore(saved.texts["titles"], saved.facts["titles"])
 
-    def dump(self, shown: Callable[[Any], Any]) -> bytes:
-        texts = {"head": self._head, "titles": self._titles.texts()}
-        return dump(self._report, self._knowledge, texts, {"titles": self._titles.keys()}, shown)
+    def texts(self) -> dict[str, Any]:
+        return {"head": self._head, "titles": self._titles.texts()}
 
-    def run(self, stream: BinaryIO) -> Iterator[Record]:
+    def facts(self) -> dict[str, Any]:
+        return {"titles": self._titles.keys()}
+
+    def records(self, stream: BinaryIO) -> Iterator[Record]:
         found = objects(segments(stream, self._report), self._report, is_record)
-        if self._head is None:
+        if self._is_first:
             head, found = split_head(found, _completes_head, self._report)
             yield self._session(head)
         for item in found:
             yield from self._records(item)
         self._report.title = self._titles.best(self._identities)
-        self._report.complete = True
 
     def _session(self, head: list[Found]) -> Record:
         values = [item.value for item in head if isinstance(item.value, dict)]
@@ -116,12 +111,8 @@ class _Session:
         if not any(value.get("isSidechain") is True for value in values):
             first.pop("agent_id", None)
         times = (normalise(value.get("timestamp")) for value in values)
-        record = self._recorder.make("session", "session", next(filter(None, times), None), None, None)
+        record = self.session(next(filter(None, times), None))
         record |= {
-            "format": FORMAT,
-            "tool": "claude-code",
-            "reader": ClaudeCodeReader.name,
-            "reader_revision": ClaudeCodeReader.revision,
             "parent_session_id": first.get("session_id") if "agent_id" in first else None,
             "model_provider": None,
         }
@@ -135,14 +126,11 @@ class _Session:
     def _records(self, item: Found) -> Iterator[Record]:
         line = item.value
         if not isinstance(line, dict):
-            self._report.lose(f"unknown-type:{label(line)}")
-            record = self._recorder.make("unknown", item.position, None, None, item)
-            record |= {"name": None, "data": line}
-            yield record
+            yield self.unknown(item)
             return
         own, parent = line.get("uuid"), line.get("parentUuid")
         base = self._identities.claim(own, item.position, parent)
-        at = self._time(line.get("timestamp"))
+        at = self.time(line.get("timestamp"))
         self._saw_session(line.get("sessionId"))
         rest = {key: value for key, value in line.items() if self._is_own(key, value)}
         if own is not None and base != own:
@@ -159,7 +147,7 @@ class _Session:
             if line.get("isSidechain") is True:
                 record["sidechain"] = True
             record |= fields
-            self._link(record)
+            self.link(record)
             yield record
 
     def _is_own(self, key: str, value: object) -> bool:
@@ -262,20 +250,6 @@ class _Session:
         self._report.lose(f"{reason}:{label(line.get('type'))}")
         name = line.get("type")
         return [("unknown", {"name": name if isinstance(name, str) else None, "data": line})]
-
-    def _link(self, record: Record) -> None:
-        if record["type"] == "tool_call":
-            self._calls.made(record["call_id"], record["id"])
-        elif record["type"] == "tool_result":
-            record["call"] = self._calls.find(record["call_id"])
-
-    def _time(self, value: object) -> str | None:
-        at = normalise(value)
-        if at is not None:
-            self._report.saw_time(at)
-        elif value is not None:
-            self._report.lose("absurd-time")
-        return at
 
     def _saw_session(self, session_id: object) -> None:
         # Old versions copied the resumed session's lines with its id; the running one writes its own last.

@@ -8,16 +8,17 @@ The first versions wrote the payload of ``response_item`` bare; those lines are 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 from autocode.jobs.canonical import canonical_json
-from autocode.jobs.sessions.base import FORMAT, Found, Reading, Record, Recorder, Report, label, word
+from autocode.jobs.sessions.base import Found, Reading, Record, Report, label, word
 from autocode.jobs.sessions.codex_items import ITEMS, drafts_of
 from autocode.jobs.sessions.head import any_object, split_head
 from autocode.jobs.sessions.lines import segments
+from autocode.jobs.sessions.mapping import Mapper, begin
 from autocode.jobs.sessions.recovery import objects
-from autocode.jobs.sessions.state import Knowledge, Saved, dump, load
+from autocode.jobs.sessions.state import Saved
 from autocode.jobs.sessions.times import normalise
 from autocode.jobs.sessions.titles import is_title
 from autocode.jobs.sessions.usage import KINDS, count_of
@@ -44,7 +45,8 @@ class CodexReader:
     """Reads rollouts of the Codex CLI, its editor plug-ins and its desktop program."""
 
     name: Final = "codex"
-    revision: Final = 1
+    revision: Final = 2
+    in_parts: Final = True
 
     def matches(self, head: bytes) -> bool:
         """Say whether one of the first objects in *head* is a line of a rollout."""
@@ -52,34 +54,24 @@ class CodexReader:
 
     def read(self, stream: BinaryIO, state: bytes | None = None) -> Reading:
         """See :meth:`autocode.jobs.sessions.base.Reader.read`."""
-        saved = load(state, self.name, self.revision) if state is not None else None
-        report = saved.report if saved else Report("codex", self.name, self.revision)
-        rollout = _Rollout(report, saved)
-        return Reading(rollout.run(stream), report, rollout.dump)
+        return begin(self, _Rollout, stream, state)
 
 
-class _Rollout:
+class _Rollout(Mapper):
     def __init__(self, report: Report, saved: Saved | None) -> None:
-        self._report = report
-        self._recorder = Recorder(report)
-        self._knowledge = Knowledge(report, saved)
-        self._identities = self._knowledge.identities
-        self._calls = self._knowledge.calls
-        self._totals = self._knowledge.totals
-        self._is_first = saved is None
+        super().__init__(report, saved)
         self._counted: dict[str, int] = saved.facts["counted"] if saved else dict.fromkeys(KINDS, 0)
 
-    def dump(self, shown: Callable[[Any], Any]) -> bytes:
-        return dump(self._report, self._knowledge, {}, {"counted": self._counted}, shown)
+    def facts(self) -> dict[str, Any]:
+        return {"counted": self._counted}
 
-    def run(self, stream: BinaryIO) -> Iterator[Record]:
+    def records(self, stream: BinaryIO) -> Iterator[Record]:
         found = objects(segments(stream, self._report), self._report, is_record)
         if self._is_first:
             head, found = split_head(found, lambda value: _meta_of(value) is not None, self._report)
             yield self._session(_meta_of(head[-1].value) if head else None)
         for item in found:
             yield from self._records(item)
-        self._report.complete = True
 
     def _session(self, meta: dict[str, Any] | None) -> Record:
         meta = meta or {}
@@ -90,12 +82,8 @@ class _Rollout:
             spawn = _object(_object(subagent).get("thread_spawn"))
             parent = _text(spawn.get("parent_thread_id"))
         session_id = _text(meta.get("id"))
-        record = self._recorder.make("session", "session", normalise(meta.get("timestamp")), None, None)
+        record = self.session(normalise(meta.get("timestamp")))
         record |= {
-            "format": FORMAT,
-            "tool": "codex",
-            "reader": CodexReader.name,
-            "reader_revision": CodexReader.revision,
             "session_id": session_id,
             "agent_id": session_id if subagent is not None else None,
             "parent_session_id": parent,
@@ -113,11 +101,9 @@ class _Rollout:
     def _records(self, item: Found) -> Iterator[Record]:
         line = item.value
         if not isinstance(line, dict):
-            self._report.lose(f"unknown-type:{label(line)}")
-            record = self._recorder.make("unknown", item.position, None, None, item)
-            yield record | {"name": None, "data": line}
+            yield self.unknown(item)
             return
-        at = self._time(line.get("timestamp"))
+        at = self.time(line.get("timestamp"))
         kind, payload, rest = _opened(line)
         own = payload.get("id") if kind == "response_item" and isinstance(payload, dict) else None
         base = self._identities.claim(own, item.position)
@@ -131,7 +117,7 @@ class _Rollout:
             record |= fields
             if rest and type_ != "unknown":
                 record["line"] = rest
-            self._link(record)
+            self.link(record)
             yield record
 
     def _drafts(self, kind: str, payload: Any, line: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -195,20 +181,6 @@ class _Rollout:
     def _unknown(self, reason: str, kind: str, line: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         self._report.lose(f"{reason}:{label(kind or line.get('type'))}")
         return [("unknown", {"name": kind or None, "data": line})]
-
-    def _link(self, record: Record) -> None:
-        if record["type"] == "tool_call":
-            self._calls.made(record["call_id"], record["id"])
-        elif record["type"] == "tool_result":
-            record["call"] = self._calls.find(record["call_id"])
-
-    def _time(self, value: object) -> str | None:
-        at = normalise(value)
-        if at is not None:
-            self._report.saw_time(at)
-        elif value is not None:
-            self._report.lose("absurd-time")
-        return at
 
 
 def _opened(line: dict[str, Any]) -> tuple[str, Any, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 A part ends behind the first newline that has at least :data:`PART` bytes of the part before it; the last part
 is what remains. Bytes that are appended to a source therefore change its last part and none before it,
-whoever read it and whenever.
+whoever read it and whenever. A source that is one document (``Reader.in_parts`` is false) is one part.
 """
 
 from __future__ import annotations

@@ -110,6 +110,8 @@ def find(folder: Path, source: Source) -> Iterator[Discovery]:
 def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
     """Read a file once: its head chooses the reader, all of it makes the digests of the file and its parts.
 
+    A file that its reader can't read in parts is one part, however long.
+
     Raises:
         OSError: its bytes can't be read.
         SourceChanged: it is no regular file any more, or gone.
@@ -133,7 +135,7 @@ def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
         reader=reader.name if reader else None,
         revision=reader.revision if reader else 0,
         label=reader.name if reader else kind_of(head),
-        parts=tuple(parts) if len(parts) > 1 else (),
+        parts=tuple(parts) if len(parts) > 1 and (reader is None or reader.in_parts) else (),
     )
 
 
