@@ -317,7 +317,7 @@ def test_the_digest_follows_what_influences_the_output() -> None:
     [
         {"kind": "Bad Kind", "pattern": "a", "needles": ("a",)},
         {"kind": "a", "pattern": "(", "needles": ("a",)},
-        {"kind": "a", "pattern": "a"},
+        {"kind": "a", "pattern": "a", "needles": ("",)},
         {"kind": "a", "pattern": "a", "needles": ("A",)},
         {"kind": "a", "pattern": "a", "needles": ("a",), "group": 1},
         {"kind": "a", "pattern": "a", "needles": ("a",), "check": "unknown"},

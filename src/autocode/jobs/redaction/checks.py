@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["CHECKS", "CHECKS_REVISION", "LOOK", "PLACEHOLDER_PARTS", "PLACEHOLDER_WORDS"]
+__all__ = ["CHECKS", "CHECKS_REVISION", "LOOK", "PLACEHOLDER_PARTS", "PLACEHOLDER_WORDS", "SHORTEST"]
 
 CHECKS_REVISION: Final = 1
 """Raise it when a check answers differently for some value: it is part of every policy's digest."""
@@ -87,3 +87,6 @@ CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "real": _real,
 }
 """Every check by the name that a rule uses; the empty name accepts everything."""
+
+SHORTEST: Final = {"": 1, "digit": 1, "jwt": 1, "mixed": 4, "opaque": 16, "real": 4}
+"""Characters that a value has at least which passes a check; what the gate may take for granted."""

@@ -18,7 +18,14 @@ from typing import Any, Final
 
 from autocode.jobs.canonical import canonical_json, digest_of
 from autocode.jobs.errors import UsageError
-from autocode.jobs.redaction.checks import CHECKS, CHECKS_REVISION, PLACEHOLDER_PARTS, PLACEHOLDER_WORDS
+from autocode.jobs.redaction.checks import (
+    CHECKS,
+    CHECKS_REVISION,
+    PLACEHOLDER_PARTS,
+    PLACEHOLDER_WORDS,
+    SHORTEST,
+)
+from autocode.jobs.redaction.sieve import field_sieve, sieve_of
 
 __all__ = ["MARKER", "REACH", "Policy", "Rule", "marker"]
 
@@ -43,9 +50,7 @@ class Rule:
     Args:
         kind: what the marker calls it, lower case with dashes; several rules may share a kind.
         pattern: regular expression over text, compiled with ``re.ASCII``; see the module's docstring.
-        needles: literals in lower case; text without any of them, in any case, is not searched.
-        probes: regular expressions over UTF-8 with its ASCII letters in lower case, beside the needles where
-            a literal can't say enough; one must find at most 4,096 bytes wherever the pattern matches.
+        needles: literals in lower case; a string without any of them, in any case, is not searched.
         group: the group to replace; 0 is the whole match.
         check: name of a check in :mod:`autocode.jobs.redaction.checks` that the group must pass.
         field: regular expression that a whole object key must match for its string value to count
@@ -58,7 +63,6 @@ class Rule:
     kind: str
     pattern: str
     needles: tuple[str, ...] = ()
-    probes: tuple[str, ...] = ()
     group: int = 0
     check: str = ""
     field: str = ""
@@ -68,13 +72,10 @@ class Rule:
             raise UsageError(
                 f"{self.kind!r} can't name a kind of secret", hint="Use lower case, digits and dashes."
             )
-        signs = (*self.needles, *self.probes)
-        if (
-            not signs
-            or not all(n and n.isascii() for n in signs)
-            or any(n != n.lower() for n in self.needles)
-        ):
-            raise UsageError(f"rule {self.kind!r} needs literals in lower-case ASCII", hint="Give `needles`.")
+        if not all(n and n.isascii() and n == n.lower() for n in self.needles):
+            raise UsageError(
+                f"a needle of rule {self.kind!r} is no text in lower-case ASCII", hint="Correct `needles`."
+            )
         if self.check not in CHECKS:
             raise UsageError(
                 f"rule {self.kind!r} names no known check: {self.check!r}", hint=f"Known: {sorted(CHECKS)}."
@@ -96,6 +97,14 @@ class Rule:
     def compiled_field(self) -> re.Pattern[str] | None:
         """The compiled pattern of object keys, or None."""
         return re.compile(self.field, re.ASCII) if self.field else None
+
+    @cached_property
+    def sieve(self) -> str:
+        """The pattern over encoded JSON that matches wherever this rule does; empty where none is known."""
+        sieves = [sieve_of(self.pattern)]
+        if self.field:
+            sieves.append(field_sieve(self.field, SHORTEST[self.check]))
+        return "|".join(f"(?:{sieve})" for sieve in sieves) if all(sieves) else ""
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from autocode.jobs.errors import RedactionFailed
-from autocode.jobs.redaction.gate import Gate
+from autocode.jobs.redaction.gate import Gate, gate_of
+from autocode.jobs.redaction.pieces import SCALARS, pieces_of
 from autocode.jobs.redaction.policy import Policy, Rule, marker
 from autocode.jobs.redaction.report import Place, RedactionReport
 from autocode.jobs.redaction.scan import WINDOW, Span, find_spans
 
 __all__ = ["Redactor"]
 
-_SCALARS: Final = frozenset({int, float, bool, type(None)})
 _REMEMBERED: Final = 64 * 1024 * 1024
 _ROUNDS: Final = 16
 
@@ -39,13 +39,22 @@ class Redactor:
         self.policy = policy
         self.report = RedactionReport.from_json(state["report"]) if state else RedactionReport()
         self._window = window
-        self._gate = Gate(policy.rules)
+        self._gate = gate_of(policy)
         self._numbers: dict[tuple[str, str], int] = {}
         self._last: dict[str, int] = dict(state["numbers"]) if state else {}
         self._room = _REMEMBERED
 
+    def suspects(self, lines: Sequence[bytes]) -> list[int]:
+        """Return the indexes of the lines that may hold a secret; no other record would be changed.
+
+        Args:
+            lines: records, each encoded as one line of JSON without spaces between its parts, in UTF-8 or
+                ASCII, as ``orjson.dumps`` and ``canonical_json`` write it.
+        """
+        return self._gate.suspects(lines)
+
     def redact_record(self, seq: int, record: Any) -> Any:
-        """Return a copy of *record* with its secrets replaced, and report them under number *seq*.
+        """Return *record*, or a copy with its secrets replaced, and report them under number *seq*.
 
         Raises:
             RedactionFailed: a rule raised, or the record isn't made of JSON values; the detail names the
@@ -54,7 +63,7 @@ class Redactor:
         return self._redact(record, "", seq)
 
     def redact(self, value: Any, pointer_prefix: str = "") -> Any:
-        """Return a copy of the JSON value *value* with its secrets replaced; *value* is not changed.
+        """Return *value*, or a copy with its secrets replaced; *value* is not changed.
 
         Every string counts, object keys too, at any depth; other values are untouched. Running it on its
         own output changes nothing.
@@ -82,11 +91,9 @@ class Redactor:
 
     def _redact(self, value: Any, prefix: str, seq: int) -> Any:
         try:
-            copy, keys, texts = _copied(value)
-            rules = self._gate.candidates(_joined(keys, texts))
-            if not rules:
-                return copy
-            return _Walk(self, rules, seq).run(copy, prefix)
+            if not any(self._gate.candidates(piece) for piece in pieces_of(value)):
+                return value
+            return _Walk(self, self._gate, seq).run(_copied(value), prefix)
         except RedactionFailed as failure:
             failed = failure
         raise RedactionFailed(f"record {seq}: {failed.detail}", record=seq, **failed.data)
@@ -129,13 +136,11 @@ class Redactor:
 
 
 class _Walk:
-    """One pass over a record in document order; *rules* are those that its text as a whole called for."""
+    """One pass over a record in document order."""
 
-    def __init__(self, redactor: Redactor, rules: tuple[Rule, ...], seq: int) -> None:
+    def __init__(self, redactor: Redactor, gate: Gate, seq: int) -> None:
         self._redactor = redactor
-        self._rules = rules
-        self._gate = Gate(rules) if len(rules) > 1 else None
-        self._fields = tuple(rule for rule in rules if rule.field)
+        self._gate = gate
         self._seq = seq
 
     def run(self, copy: Any, prefix: str) -> Any:
@@ -186,15 +191,21 @@ class _Walk:
             taken.add(name)
         return name
 
-    def _text(self, text: str, pointer: str, key: str = "") -> str:
-        whole = tuple(rule for rule in self._fields if _names(rule, key)) if key and " " not in text else ()
-        rules = self._candidates(text)
-        if whole:
-            rules = tuple(rule for rule in self._rules if rule in rules or rule in whole)
-        return self._redactor.clean(text, rules, whole, self._seq, pointer) if rules else text
+    def _text(self, text: str, pointer: str, key: str | None = None) -> str:
+        rules = self._candidates(text if key is None else {key: text})
+        if not rules:
+            return text
+        named = key is not None and " " not in text
+        whole = tuple(rule for rule in rules if named and _names(rule, key or ""))
+        return self._redactor.clean(text, rules, whole, self._seq, pointer)
 
-    def _candidates(self, text: str) -> tuple[Rule, ...]:
-        return self._gate.candidates(text) if self._gate is not None else self._rules
+    def _candidates(self, value: str | dict[str, str]) -> tuple[Rule, ...]:
+        """Return the rules for a string, alone or with its key."""
+        pieces = [self._gate.candidates(piece) for piece in pieces_of(value)]
+        if len(pieces) == 1:
+            return tuple(pieces[0])
+        found = {id(rule) for piece in pieces for rule in piece}
+        return tuple(rule for rule in self._redactor.policy.rules if id(rule) in found)
 
 
 def _names(rule: Rule, key: str) -> bool:
@@ -205,34 +216,19 @@ def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def _copied(value: Any) -> tuple[Any, list[str], list[str]]:
-    """Return a deep copy of a JSON value, its object keys and its other strings, without recursion."""
+def _copied(value: Any) -> Any:
+    """Return a deep copy of a JSON value, without recursion."""
     root = [value]
-    keys: list[str] = []
-    texts: list[str] = []
     stack: list[Any] = [root]
     while stack:
         node = stack.pop()
-        if node.__class__ is dict:
-            keys.extend(node)
         for key, child in node.items() if node.__class__ is dict else enumerate(node):
             kind = child.__class__
-            if kind is str:
-                texts.append(child)
-            elif kind is dict or kind is list:
+            if kind is dict or kind is list:
                 node[key] = mine = child.copy()
                 stack.append(mine)
-            elif kind not in _SCALARS:
+            elif kind is not str and kind not in SCALARS:
                 raise RedactionFailed(
                     f"a value of type {kind.__name__} is no JSON value", cause=kind.__name__
                 )
-    return root[0], keys, texts
-
-
-def _joined(keys: list[str], texts: list[str]) -> str:
-    """Return all strings as one text; a key reads like a name that is assigned to, which it is."""
-    try:
-        return "=\n".join([*keys, ""]) + "\n".join(texts)
-    except TypeError:
-        failed = RedactionFailed("an object key is no string", cause="TypeError")
-    raise failed
+    return root[0]

@@ -50,7 +50,8 @@ def find_spans(
         # The error is raised outside the handler so that the failed frame's text isn't attached to it.
         cause = ""
         try:
-            spans += [(start, -end, rank, rule.kind) for start, end in _matches(text, rule, window)]
+            if _names_it(rule, text):
+                spans += [(start, -end, rank, rule.kind) for start, end in _matches(text, rule, window)]
             if rule in whole and _accepts(rule, text):
                 spans.append((0, -len(text), rank, rule.kind))
         except Exception as error:  # noqa: BLE001 - whatever a rule raises, the export must stop
@@ -80,7 +81,15 @@ def _matches(text: str, rule: Rule, window: int) -> Iterator[tuple[int, int]]:
             yield first, last
             start = match.end()
         else:
-            start = max(first, match.start()) + 1 if last - first <= _RETRY else match.end()
+            # what was refused may hold another name, with a value of its own behind it
+            start = match.start() + 1 if last - first <= _RETRY else match.end()
+
+
+def _names_it(rule: Rule, text: str) -> bool:
+    if not rule.needles:
+        return True
+    lowered = text.lower()
+    return any(needle in lowered for needle in rule.needles)
 
 
 def _accepts(rule: Rule, value: str) -> bool:
