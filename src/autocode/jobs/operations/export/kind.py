@@ -38,7 +38,7 @@ def scan(context: StepContext, inputs: ScanInputs) -> Produced:
     return scan_sources(context, inputs)
 
 
-@EXPORT.step
+@EXPORT.step(revision=2)
 def read(context: StepContext, inputs: ReadInputs) -> Produced:
     """Turn one session into the normal form."""
     return read_session(context, inputs)

@@ -216,7 +216,7 @@ class _Reading:
     def _part(self, part: FilePart, offset: int, before: Before) -> Shown:
         with frozen(self.file.path, self.file.name, offset, part.size) as stream:
             shown = Shown(stream, self.reader, policy=self.policy, before=before, found=self.watcher.found)
-            for record in shown:
+            for record in shown.records():
                 self.watcher.see(record, shown.redaction)
             stream.prove(part.sha256)
             return shown

@@ -25,11 +25,12 @@ from autocode.jobs.sessions import READERS, Record
 
 __all__ = ["Shown", "read_session"]
 
-_FLUSH: Final = 1 << 18
+_BLOCK: Final = 1 << 18
+"""Bytes of lines that are searched for secrets and written together."""
 
 
-class Shown(Iterator[Record]):
-    """The records of a session, or a part of it, as an export shows them; when all were taken, its report.
+class Shown(Iterator[bytes]):
+    """A session, or a part of it, as an export shows it: blocks of whole lines; behind the last, its report.
 
     Args:
         stream: the frozen bytes.
@@ -53,9 +54,49 @@ class Shown(Iterator[Record]):
         chosen = next(each for each in READERS if each.name == reader)
         self._reading = chosen.read(cast("BinaryIO", self._buffer), before.reading)
         self._redactor = Redactor(policy, state=before.redaction, found=found) if policy else None
+        self._blocks = self._written()
 
-    def __next__(self) -> Record:
-        record = next(self._reading)
+    def __next__(self) -> bytes:
+        return next(self._blocks)
+
+    def _written(self) -> Iterator[bytes]:
+        records: list[Record] = []
+        lines: list[bytes] = []
+        size = 0
+        for record in self._reading:
+            if record["source"]["length"] >= LARGE:
+                yield self._block(records, lines)
+                records, lines, size = [], [], 0
+                yield from pieces_of(self._redacted(record))
+                yield b"\n"
+                continue
+            line = encode_record(record)
+            records.append(record)
+            lines.append(line)
+            size += len(line)
+            if size >= _BLOCK:
+                yield self._block(records, lines)
+                records, lines, size = [], [], 0
+        yield self._block(records, lines)
+
+    def _block(self, records: Sequence[Record], lines: list[bytes]) -> bytes:
+        """Return *lines* as one text, those anew whose records held secrets."""
+        if not lines:
+            return b""
+        if self._redactor is not None:
+            for index in self._redactor.suspects(lines):
+                record = records[index]
+                shown = self._redacted(record)
+                if shown is not record:
+                    lines[index] = encode_record(shown)
+        lines.append(b"")
+        return b"\n".join(lines)
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records as they are shown, instead of the blocks that are written."""
+        return map(self._redacted, self._reading)
+
+    def _redacted(self, record: Record) -> Record:
         if self._redactor is None:
             return record
         shown: Record = self._redactor.redact_record(record["seq"], record)
@@ -123,7 +164,9 @@ def _normal_form(
 ) -> tuple[Produced, Shown]:
     with _frozen(inputs) as stream, context.output(NORMAL_FORM_TYPE) as output:
         shown = Shown(stream, reader, policy=_policy(inputs), before=before)
-        _write_lines(shown, output.write, lambda: _tell(context, inputs, stream))
+        for block in shown:
+            output.write(block)
+            _tell(context, inputs, stream)
         stream.prove(inputs.sha256)
         return output.finish(), shown
 
@@ -136,31 +179,6 @@ def _policy(inputs: ReadInputs) -> Policy | None:
         # the program was exchanged under a running job: what is remembered under one digest keeps to it
         raise RedactionFailed("the rules of this program aren't those that the job was planned with")
     return policy
-
-
-def _write_lines(
-    records: Iterator[Record], write: Callable[[bytes], None], flushed: Callable[[], None]
-) -> None:
-    """Write records as JSON lines, a quarter of a mebibyte at a time."""
-    pending: list[bytes] = []
-    size = 0
-    for record in records:
-        if record["source"]["length"] >= LARGE:
-            write(b"".join(pending))
-            pending, size = [], 0
-            for piece in pieces_of(record):
-                write(piece)
-            write(b"\n")
-            flushed()
-            continue
-        line = encode_record(record)
-        pending += (line, b"\n")
-        size += len(line)
-        if size >= _FLUSH:
-            write(b"".join(pending))
-            pending, size = [], 0
-            flushed()
-    write(b"".join(pending))
 
 
 def _raw_copy(context: StepContext, inputs: ReadInputs) -> Produced:
