@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from autocode.jobs.operations.views.blocks import Message
 from autocode.jobs.operations.views.sources import Record, by_session
 from autocode.jobs.operations.views.turns import message_of
 from autocode.jobs.operations.views.wording import first_line, seconds_between
@@ -72,9 +73,7 @@ class Overview:
         kind = str(record["type"])
         self.records[kind] += 1
         self._time(record.get("at"))
-        model = record.get("model")
-        if isinstance(model, str) and len(self.models) < _NAMES:
-            self.models[model] = None
+        self._model(record.get("model"))
         self._spend(record)
         if kind == "message":
             self._message(record)
@@ -98,7 +97,12 @@ class Overview:
             # the report knows of counts that were told several times, or as running totals
             self.tokens = Counter({str(name): int(value or 0) for name, value in report["tokens"].items()})
         for model in report.get("models") or ():
-            self.models[str(model)] = None
+            self._model(model)
+
+    def _model(self, model: Any) -> None:
+        # Claude Code writes <synthetic> where no model spoke
+        if isinstance(model, str) and len(self.models) < _NAMES and not model.startswith("<"):
+            self.models[model] = None
 
     def _time(self, at: str | None) -> None:
         if at is None:
@@ -112,13 +116,17 @@ class Overview:
     def _message(self, record: Record) -> None:
         message = message_of(record)
         self.replies += message.role == "assistant"
-        if message.role != "user" or message.origin not in {"said", "command"} or message.stamp.sidechain:
+        if message.role != "user" or message.origin not in {"said", "command"} or self._aside(message):
             return
         self.prompt_count += 1
         if len(self.prompts) < _PROMPTS:
             told = " ".join(part.text[:4000] for part in message.parts if part.kind == "text")
             text = first_line(told) or "(no text)"
             self.prompts.append(Prompt(message.stamp.id, text, message.stamp.at, last_at=message.stamp.at))
+
+    def _aside(self, message: Message) -> bool:
+        # a subagent's whole transcript is a side chain
+        return message.stamp.sidechain and self.session.get("agent_id") is None
 
     def _spend(self, record: Record) -> None:
         usage = record.get("usage")

@@ -64,7 +64,11 @@ def first_line(text: str, limit: int = 90) -> str:
 def shortened(text: str, limit: int) -> str:
     """Return *text* on one line, cut to *limit* characters with an ellipsis."""
     text = _SPACE.sub(" ", readable(text[: limit * 4])).strip()
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    if len(text) <= limit:
+        return text
+    cut = text[: limit - 1]
+    # between words where one begins near
+    return cut[: max(cut.rfind(" "), limit * 3 // 4)].rstrip(" ,;:") + "…"
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -45,6 +45,7 @@ View = dict[str, Any]
 
 _HEAD_LINES: Final = 24
 _HEAD_CHARACTERS: Final = 4000
+_HEAD_DIFF: Final = 60
 _EVENT: Final = 240
 _PAUSE: Final = 1800
 """Seconds after which a gap gets a line of its own."""
@@ -73,7 +74,7 @@ class Models:
     highlighter: Highlighter
     before: str | None = None
     model: str | None = None
-    started: bool = False
+    speaker: str = ""
 
     def __post_init__(self) -> None:
         self.markdown = MarkdownRenderer(self.highlighter)
@@ -91,19 +92,25 @@ class Models:
         kind = {"user": "you", "assistant": "bot"}.get(block.role, "aside")
         model = block.stamp.model if block.stamp.model != self.model else None
         self.model = block.stamp.model or self.model
+        when = self._when(block.stamp)
+        if when is not None and kind == "you" and not when["text"].startswith(("+", "<")):
+            # the time of day stands beside the name already
+            when = None
         if block.origin == "command":
             parts = [_html(Markup("<p>{}</p>").format(escaped(block.parts[0].text)))]
         else:
-            parts = [self._part(part) for part in block.parts]
+            parts = [self._part(part) for part in block.parts if part.kind != "text" or part.text.strip()]
+        again = " again" if self.speaker == block.role == "assistant" else ""
+        self.speaker = block.role
         return {
             "id": self._id(block.stamp.id),
-            "cls": f"{kind} command" if block.origin == "command" else kind,
+            "cls": f"{kind} command" if block.origin == "command" else f"{kind}{again}",
             "who": who,
             "clock": f"{clock_text(block.stamp.at)} UTC" if kind == "you" and block.stamp.at else "",
             "model": model,
-            "side": block.stamp.sidechain,
+            "side": block.stamp.sidechain and not self.agent,
             "parts": parts or [_note("nothing was said")],
-            "when": self._when(block.stamp),
+            "when": when,
         }
 
     def aside(self, block: Message) -> View:
@@ -141,14 +148,13 @@ class Models:
     def call(self, block: Call) -> View:
         """Return the model of a tool call with its results."""
         shown = show_call(block, self.cwd)
-        results = [self._result(result, "Result") for result in block.results]
         view = self._step(block.stamp, readable(block.name)) | {
             "cls": "call",
             "gist": shown.gist,
             "pieces": [self._piece(piece) for piece in shown.pieces],
-            "results": results,
             "what": "this call",
         }
+        view["results"] = [self._result(result, "Result") for result in block.results]
         if not block.results:
             view["bad"] = "no result"
         told = "\n".join(text_of(result.parts) for result in block.results)
@@ -253,15 +259,13 @@ class Models:
         spent += f" ${stamp.cost:.4f}" if stamp.cost is not None else ""
         text = ""
         if stamp.at is not None:
-            text = (
-                f"+{gap_text(seconds)}"
-                if seconds is not None and 0 <= seconds < _PAUSE
-                else clock_text(stamp.at)
-            )
+            near = seconds is not None and seconds < _PAUSE
+            text = _since(seconds or 0.0) if near else clock_text(stamp.at)
             self.before = stamp.at
         if not text and not spent:
             return None
-        return {"at": stamp.at, "title": _full(stamp.at, exact=True), "text": text, "spent": spent.strip()}
+        title = ", ".join(each for each in (_full(stamp.at, exact=True), spent.strip()) if each)
+        return {"at": stamp.at, "title": title, "text": text, "spent": spent.strip()}
 
     def _result(self, result: Result, label: str) -> View:
         seconds = seconds_between(self.before, result.stamp.at)
@@ -285,11 +289,26 @@ class Models:
 
     def _piece(self, piece: Piece) -> View:
         if piece.kind == "diff":
-            return {"kind": "diff", "label": piece.label, "html": _diff(piece.hunks)}
+            return _folded_diff(piece.hunks)
         shown = _long(piece.text)
         if piece.kind == "code" and not shown["long"]["rest"]:
             shown["long"]["head"] = self.highlighter.code(piece.text, piece.language)
         return shown | {"label": readable(piece.label)}
+
+
+def _folded_diff(hunks: list[Hunk]) -> View:
+    """Part a long diff into what is seen at once and what is folded."""
+    head: list[Hunk] = []
+    rest: list[Hunk] = []
+    lines = 0
+    total = sum(len(each) for _, each in hunks)
+    limit = total if total <= _HEAD_DIFF + 8 else _HEAD_DIFF
+    for kind, each in hunks:
+        left = max(limit - lines, 0)
+        head += [(kind, each[:left])] if left else []
+        rest += [(kind, each[left:])] if len(each) > left else []
+        lines += len(each)
+    return {"kind": "diff", "label": "", "head": _diff(head), "rest": _diff(rest), "lines": total}
 
 
 def _diff(hunks: list[Hunk]) -> Markup:
@@ -365,6 +384,11 @@ def _lines(text: str) -> str:
 
 def _untagged(text: str) -> str:
     return re.sub(r"^\s*(?:<[\w.:/-]{1,60}>\s*)+", "", text[:2000])
+
+
+def _since(seconds: float) -> str:
+    # milliseconds in a margin are noise; the title has them
+    return f"+{gap_text(seconds)}" if seconds >= 1 else "<1 s"
 
 
 def _full(at: str | None, *, exact: bool = False) -> str:

@@ -112,7 +112,11 @@ class SessionPage:
         self._agents.pop(source.path, None)
         if source.path in agent_pages:
             href = self._relative(agent_pages[source.path])
-            view = {"href": href, "title": task or source.agent_name, "facts": "on a page of its own"}
+            view = {
+                "href": href,
+                "title": readable(task or source.agent_name),
+                "facts": "on a page of its own",
+            }
             self._out.write(self._macros.agent_link(view))
             return
         _, overviews = self._library.survey(source)

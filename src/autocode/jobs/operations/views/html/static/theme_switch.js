@@ -2,7 +2,11 @@
   const button = document.getElementById("theme");
   const root = document.documentElement;
   const order = ["auto", "light", "dark"];
-  const show = () => { button.textContent = "Theme: " + (root.dataset.theme || "auto"); };
+  const show = () => { 
+    const name = root.dataset.theme || "auto";
+    document.getElementById("theme-name").textContent = name;
+    button.setAttribute("aria-label", "Theme: " + name);
+  };
   button.addEventListener("click", () => {
     const next = order[(order.indexOf(root.dataset.theme || "auto") + 1) % order.length];
     if (next === "auto") delete root.dataset.theme; else root.dataset.theme = next;
