@@ -20,9 +20,8 @@ def at(seconds: float) -> str:
 
 def session(**fields: Any) -> dict[str, Any]:
     """Return a ``session`` record."""
-    return record(
-        "session", id="session", session_id="s-1", cwd="/home/dev/project", tool="claude-code", **fields
-    )
+    usual = {"id": "session", "session_id": "s-1", "cwd": "/home/dev/project", "tool": "claude-code"}
+    return record("session", **{**usual, **fields})
 
 
 def record(kind: str, **fields: Any) -> dict[str, Any]:

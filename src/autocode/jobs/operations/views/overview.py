@@ -72,7 +72,6 @@ class Overview:
         """Count *record*."""
         kind = str(record["type"])
         self.records[kind] += 1
-        self._time(record.get("at"))
         self._model(record.get("model"))
         self._spend(record)
         if kind == "message":
@@ -84,6 +83,7 @@ class Overview:
                 self.prompts[-1].calls += 1
         elif kind == "tool_result":
             self.errors += record.get("is_error") is True
+        self._time(record.get("at"))
         self._agent(record)
 
     def end(self, report: Mapping[str, Any] | None) -> None:

@@ -159,7 +159,7 @@ def _marker(block: Marker) -> str:
     if block.kind == "compaction":
         words = f"Context compacted{f' ({inline(block.trigger)})' if block.trigger else ''}"
         words += f" at {count_text(block.tokens_before)} tokens" if block.tokens_before else ""
-        words += f", with a copy of {block.held.get('items')} items" if block.held else ""
+        words += f", with a copy of {inline(str(block.held.get('items')))} items" if block.held else ""
     text = block.text.strip()
     if len(text) > 300 or "\n" in text:
         return f"---\n\n**{words}**\n\n{prose(text)}\n\n---"

@@ -100,7 +100,7 @@ def _heading(line: str) -> str:
         return f"**{words}**" if words and "**" not in words else words
     if re.fullmatch(r" {0,3}(=+|-+) *", line):
         # under a paragraph it would make that a heading, and at the top of a file front matter
-        return "\\" + bare if bare.startswith("=") else "***" if len(bare.strip()) > 2 else line
+        return "***" if bare.startswith("---") else f"\\{bare}"
     return line
 
 
