@@ -10,6 +10,8 @@ from typing import Final
 
 from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export.views import Progress, bag_name, write_folder, write_zip
+from autocode.jobs.operations.views.html import write_html
+from autocode.jobs.operations.views.markdown import write_markdown
 from autocode.jobs.store import ObjectStore
 
 __all__ = ["VIEWS", "View", "Writer", "view_named"]
@@ -53,6 +55,8 @@ def _zip(store: ObjectStore, digest: str, parent: Path, progress: Progress | Non
 _ALL: Final = (
     View("folder", "the bundle, checkable with sha256sum", _folder, checkable=True),
     View("zip", "the bundle in one .zip file", _zip, checkable=True),
+    View("html", "offline pages to read in a browser", write_html, opens="index.html"),
+    View("markdown", "a Markdown file a session, with an index", write_markdown, opens="index.md"),
 )
 
 VIEWS: Final[Mapping[str, View]] = MappingProxyType({view.name: view for view in _ALL})
