@@ -63,14 +63,15 @@ Output = Annotated[
 ]
 Zip = Annotated[bool, Parameter(name="--zip", negative="", show_default=False, help="The same as --as zip.")]
 # spelt out once more, so that --help waits for no view; a test compares them with the registry
-ViewName = Literal["folder", "zip"]
+ViewName = Literal["folder", "zip", "sqlite"]
 Views = Annotated[
     list[ViewName] | None,
     Parameter(
         name="--as",
         negative="",
         consume_multiple=False,
-        help="What to write: folder (the bundle, the default), zip (the same in one file). "
+        help="What to write: folder (the bundle, the default), zip (the same in one file), "
+        "sqlite (tables for SQL and datasette). "
         "Give it several times for several.",
     ),
 ]

@@ -10,6 +10,7 @@ from typing import Final
 
 from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export.views import Progress, bag_name, write_folder, write_zip
+from autocode.jobs.operations.views.sqlite import DATABASE, write_sqlite
 from autocode.jobs.store import ObjectStore
 
 __all__ = ["VIEWS", "View", "Writer", "view_named"]
@@ -50,9 +51,14 @@ def _zip(store: ObjectStore, digest: str, parent: Path, progress: Progress | Non
     return write_zip(store, digest, parent / f"{bag_name(digest)}.zip", progress=progress)
 
 
+def _sqlite(store: ObjectStore, digest: str, parent: Path, progress: Progress | None) -> Path:
+    return write_sqlite(store, digest, parent, progress=progress)
+
+
 _ALL: Final = (
     View("folder", "the bundle, checkable with sha256sum", _folder, checkable=True),
     View("zip", "the bundle in one .zip file", _zip, checkable=True),
+    View("sqlite", "tables in a SQLite file, ready for datasette", _sqlite, opens=DATABASE),
 )
 
 VIEWS: Final[Mapping[str, View]] = MappingProxyType({view.name: view for view in _ALL})
