@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 from autocode.jobs.operations.views.sqlite_schema import SQL_VIEWS
 from autocode.jobs.operations.views.tables import TABLES, Kind
 
 __all__ = ["QUERIES", "metadata"]
-
-_UNITS: Final = {"_ms": "ms", "_s": "s", "_bytes": "B", "_tokens": "tokens"}
 
 QUERIES: Final[dict[str, dict[str, str]]] = {
     "search_everything": {
@@ -59,6 +58,9 @@ WHERE a.agent_id IS NOT NULL ORDER BY p.session, a.first_at""",
 }
 """Queries with a page of their own; words that begin with a colon become fields to fill in."""
 
+# Datasette lists the meanings above the rows: all of them would fill the screen. The others are in the schema
+# that each page shows at its end.
+_WORTH_SAYING: Final = re.compile(r";|null|second|byte|token|character")
 _FACETS: Final = {
     "sessions": ["tool", "project"],
     "records": ["type"],
@@ -84,10 +86,12 @@ def metadata(digest: str, database: str) -> bytes:
         about: dict[str, Any] = {
             "title": table.name.replace("_", " ").capitalize(),
             "description": table.about,
-            "columns": {column.name: _told(column.about, column.kind) for column in table.columns},
+            "columns": {
+                column.name: _told(column.about, column.kind)
+                for column in table.columns
+                if _WORTH_SAYING.search(column.about)
+            },
         }
-        units = {name: unit for name in table.names if (unit := _unit(name))}
-        about |= {"units": units} if units else {}
         about |= {"facets": _FACETS[table.name]} if table.name in _FACETS else {}
         about |= {"label_column": _LABELS[table.name]} if table.name in _LABELS else {}
         if table.name in _SORTED:
@@ -96,7 +100,8 @@ def metadata(digest: str, database: str) -> bytes:
         tables[table.name] = about
     for view in SQL_VIEWS:
         tables[view.name] = {"title": view.name.replace("_", " ").capitalize(), "description": view.about}
-        tables[view.name]["columns"] = view.columns
+        worth = {name: about for name, about in view.columns.items() if _WORTH_SAYING.search(about)}
+        tables[view.name]["columns"] = worth
     tables["texts"] = {"hidden": True}
     for name in _SEARCHED:
         tables[name] |= {"fts_table": "search", "fts_pk": "record"}
@@ -120,8 +125,3 @@ def _told(about: str, kind: Kind) -> str:
         return f"{about}; 1 is true"
     return f"{about}, in UTC" if kind is Kind.TIME else about
 
-
-def _unit(name: str) -> str | None:
-    if name == "bytes":
-        return "B"
-    return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), None)

@@ -72,7 +72,7 @@ FROM usage GROUP BY 1, 2 ORDER BY 1, 2""",  # noqa: S608 - no value in it
         "tokens_by_model",
         "Tokens per model.",
         f"""SELECT model, count(*) AS messages, {_TOKENS}
-FROM usage GROUP BY 1 ORDER BY output_tokens DESC""",  # noqa: S608 - no value in it
+FROM usage GROUP BY 1 ORDER BY output_tokens DESC, 1""",  # noqa: S608 - no value in it
         {"messages": "messages with counts"},
     ),
     SqlView(
@@ -90,7 +90,7 @@ SELECT name, count(*) AS calls, coalesce(sum(is_error), 0) AS errors,
   max(CASE WHEN place = (timed + 1) / 2 THEN duration_ms END) AS median_ms,
   max(CASE WHEN place = (timed * 19 + 19) / 20 THEN duration_ms END) AS p95_ms,
   max(duration_ms) AS max_ms, sum(duration_ms) AS total_ms
-FROM ranked GROUP BY name ORDER BY calls DESC""",
+FROM ranked GROUP BY name ORDER BY calls DESC, name""",
         {
             "calls": "calls",
             "errors": "calls that failed",
@@ -108,7 +108,7 @@ FROM ranked GROUP BY name ORDER BY calls DESC""",
         """SELECT c.duration_ms, c.name, s.project, s.title, c.at, c.is_error,
   substr(c.input, 1, 200) AS input, c.session, c.record
 FROM tool_calls AS c JOIN sessions AS s USING (session)
-WHERE c.duration_ms IS NOT NULL ORDER BY c.duration_ms DESC""",
+WHERE c.duration_ms IS NOT NULL ORDER BY c.duration_ms DESC, c.record""",
         {"input": "beginning of the input"},
     ),
     SqlView(
@@ -117,7 +117,7 @@ WHERE c.duration_ms IS NOT NULL ORDER BY c.duration_ms DESC""",
         """SELECT c.at, c.name, s.project, substr(c.input, 1, 200) AS input,
   substr(c.output, 1, 400) AS output, c.session, c.record
 FROM tool_calls AS c JOIN sessions AS s USING (session)
-WHERE c.is_error ORDER BY c.at DESC""",
+WHERE c.is_error ORDER BY c.at DESC, c.record""",
         {"input": "beginning of the input", "output": "beginning of the result"},
     ),
     SqlView(
@@ -126,7 +126,7 @@ WHERE c.is_error ORDER BY c.at DESC""",
         f"""SELECT project, count(*) AS sessions, sum(agent_id IS NOT NULL) AS agents,
   min(first_at) AS first_at, max(last_at) AS last_at,
   sum(messages) AS messages, sum(tool_calls) AS tool_calls, {_TOKENS}
-FROM sessions GROUP BY project ORDER BY last_at DESC""",  # noqa: S608 - no value in it
+FROM sessions GROUP BY project ORDER BY last_at DESC, project""",  # noqa: S608 - no value in it
         {"sessions": "sessions, transcripts of subagents included", "agents": "transcripts of subagents"},
     ),
     SqlView(
@@ -154,8 +154,9 @@ def table_statement(table: Table) -> str:
         text = f"{column.name} {_TYPES[column.kind]}"
         if rowid and column.name == table.key[0]:
             text += " PRIMARY KEY"
-        if column.references is not None and column.references != table.name:
-            text += f" REFERENCES {column.references}"
+        if column.references is not None and (column.references, (column.name,)) != (table.name, table.key):
+            # the column's name is needed: Datasette fails where it isn't said
+            text += f" REFERENCES {column.references} ({TABLES[column.references].key[0]})"
         rows.append((text, column.about))
     if table.key and not rowid:
         rows.append((f"PRIMARY KEY ({', '.join(table.key)})", ""))
