@@ -1,0 +1,14 @@
+{
+  const button = document.getElementById("theme");
+  const root = document.documentElement;
+  const order = ["auto", "light", "dark"];
+  const show = () => { button.textContent = "Theme: " + (root.dataset.theme || "auto"); };
+  button.addEventListener("click", () => {
+    const next = order[(order.indexOf(root.dataset.theme || "auto") + 1) % order.length];
+    if (next === "auto") delete root.dataset.theme; else root.dataset.theme = next;
+    try { localStorage.setItem("autocode-theme", next); } catch { /* it holds for this page then */ }
+    show();
+  });
+  show();
+  for (const each of document.querySelectorAll("[data-script]")) each.hidden = false;
+}
