@@ -124,4 +124,3 @@ def _told(about: str, kind: Kind) -> str:
     if kind is Kind.FLAG:
         return f"{about}; 1 is true"
     return f"{about}, in UTC" if kind is Kind.TIME else about
-
