@@ -63,7 +63,7 @@ Output = Annotated[
 ]
 Zip = Annotated[bool, Parameter(name="--zip", negative="", show_default=False, help="The same as --as zip.")]
 # spelt out once more, so that --help waits for no view; a test compares them with the registry
-ViewName = Literal["folder", "zip", "html", "markdown"]
+ViewName = Literal["folder", "zip", "html", "markdown", "sqlite"]
 Views = Annotated[
     list[ViewName] | None,
     Parameter(
@@ -71,7 +71,8 @@ Views = Annotated[
         negative="",
         consume_multiple=False,
         help="What to write: folder (the bundle, the default), zip (the same in one file), html (pages to "
-        "read offline), markdown (a file a session). Give it several times for several.",
+        "read offline), markdown (a file a session), sqlite (tables for SQL and datasette). "
+        "Give it several times for several.",
     ),
 ]
 Digests = Annotated[

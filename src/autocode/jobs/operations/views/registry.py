@@ -12,6 +12,7 @@ from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export.views import Progress, bag_name, write_folder, write_zip
 from autocode.jobs.operations.views.html import write_html
 from autocode.jobs.operations.views.markdown import write_markdown
+from autocode.jobs.operations.views.sqlite import DATABASE, write_sqlite
 from autocode.jobs.store import ObjectStore
 
 __all__ = ["VIEWS", "View", "Writer", "view_named"]
@@ -52,11 +53,16 @@ def _zip(store: ObjectStore, digest: str, parent: Path, progress: Progress | Non
     return write_zip(store, digest, parent / f"{bag_name(digest)}.zip", progress=progress)
 
 
+def _sqlite(store: ObjectStore, digest: str, parent: Path, progress: Progress | None) -> Path:
+    return write_sqlite(store, digest, parent, progress=progress)
+
+
 _ALL: Final = (
     View("folder", "the bundle, checkable with sha256sum", _folder, checkable=True),
     View("zip", "the bundle in one .zip file", _zip, checkable=True),
     View("html", "offline pages to read in a browser", write_html, opens="index.html"),
     View("markdown", "a Markdown file a session, with an index", write_markdown, opens="index.md"),
+    View("sqlite", "tables in a SQLite file, ready for datasette", _sqlite, opens=DATABASE),
 )
 
 VIEWS: Final[Mapping[str, View]] = MappingProxyType({view.name: view for view in _ALL})
