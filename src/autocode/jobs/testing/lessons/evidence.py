@@ -122,7 +122,7 @@ class Evidence:
         return hashlib.sha256(manifests[-1].read_bytes()).hexdigest()[:12] if manifests else "-"
 
     def summary(self) -> tuple[Cell, ...]:
-        """Return what there is to compare of the newest job: attempts, steps, reuse, artifact, last digest."""
+        """Return what is compared of the newest job: attempts, steps, reuse, artifact, last digest."""
         job = witness_ledger.jobs(self._home.ledger)[-1]
         rows = witness_ledger.checkpoints(self._home.ledger, job)
         first = sum(row.attempt == 1 for row in rows)

@@ -16,6 +16,8 @@ __all__ = ["Figure", "Lane", "Mark", "timeline"]
 
 _INK: Final = "#1b2733"
 _KILL: Final = "#b3261e"
+_DPI: Final = 110
+_COLOURS: Final = 32
 
 
 class Mark(StrEnum):
@@ -76,20 +78,27 @@ def timeline(steps: Sequence[str], lanes: Sequence[Lane], *, title: str) -> Figu
     """
     # building its cache of fonts, matplotlib says so on stderr, and stderr is part of a stored output
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
-    from matplotlib import rc_context, rcdefaults  # noqa: PLC0415 - belongs to the extra `lessons`
+    import numpy as np  # noqa: PLC0415 - belongs to the extra `lessons`
+    from matplotlib import rc_context, rcdefaults  # noqa: PLC0415 - as above
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - as above
     from matplotlib.figure import Figure as Canvas  # noqa: PLC0415 - as above
+    from PIL import Image  # noqa: PLC0415 - as above
 
     with rc_context():
         rcdefaults()
         height = sum(len(lane.attempts) * 0.34 + 0.3 for lane in lanes) + 1.1
         canvas = Canvas(figsize=(9.0, height), layout="constrained")
-        FigureCanvasAgg(canvas)
         axes = canvas.subplots()
         _draw(axes, steps, lanes)
         axes.set_title(title, loc="left", color=_INK, fontsize=12, pad=12)
-        stream = io.BytesIO()
-        canvas.savefig(stream, format="png", dpi=110, metadata={"Software": None})
+        canvas.dpi = _DPI
+        painter = FigureCanvasAgg(canvas)
+        painter.draw()  # type: ignore[no-untyped-call]
+        rgba = np.asarray(painter.buffer_rgba())  # type: ignore[no-untyped-call]
+        pixels = Image.fromarray(rgba).convert("RGB")
+    # a few colours are enough, and make a third of the bytes: notebooks stay in the repository for ever
+    stream = io.BytesIO()
+    pixels.quantize(colors=_COLOURS).save(stream, format="png", optimize=True)
     return Figure(stream.getvalue(), _words(steps, lanes, title))
 
 

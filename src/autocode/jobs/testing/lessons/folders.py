@@ -70,6 +70,12 @@ class Folders:
                 (home.run / file).symlink_to(self.server.run / file)
         return home
 
+    def remove(self, name: str) -> None:
+        """Remove the home called *name* and the bundles that it delivered. Idempotent."""
+        for folder in (self.root / "homes" / name, self.bundles(name)):
+            if folder.exists():
+                shutil.rmtree(folder)
+
     def bundles(self, name: str) -> Path:
         """Return the folder into which the home called *name* delivers its bundles."""
         return self.root / "bundles" / name

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
+from typing import Final
 
 from autocode.jobs.errors import UnexpectedError, UsageError
 from autocode.jobs.testing.lessons import witness_ledger, witness_store
@@ -20,14 +20,7 @@ from autocode.jobs.testing.lessons.witness_store import ObjectFile
 
 __all__ = ["Lesson", "start"]
 
-_SUMMARY = (
-    "attempts",
-    "steps of attempt 1",
-    "steps after",
-    "Cached in Prefect",
-    "artifact",
-    "last checkpoint",
-)
+_SUMMARY: Final = ("attempts", "done in 1", "done later", "Cached", "artifact", "last checkpoint")
 
 
 def start(number: str, *, sessions: int = 3) -> Lesson:
@@ -70,11 +63,8 @@ class Lesson:
 
     def fresh(self, *homes: str) -> None:
         """Empty the named homes and what they delivered, so that a cell can be run again. Idempotent."""
-        folders = self._machinery.folders
         for home in homes:
-            for folder in (folders.home(home).path, folders.bundles(home)):
-                with suppress(FileNotFoundError):
-                    shutil.rmtree(folder)
+            self._machinery.folders.remove(home)
             self._kills.pop(home, None)
 
     def run(self, command: str, *options: str, home: str = "main", crash_at: str | None = None) -> Run:
@@ -179,9 +169,9 @@ class Lesson:
                 return Text(f"one byte changed in the object of {row.step!r}")
         raise UsageError(f"No checkpoint of the home {home!r} is of a step {step!r}.")
 
-    def artifact(self, home: str = "main") -> str:
+    def artifact(self, home: str = "main") -> Text:
         """Return the first digits of the newest bundle's identity: the SHA-256 of the delivered manifest."""
-        return self._evidence(home).artifact()
+        return Text(self._evidence(home).artifact())
 
     def compare(self, homes: Sequence[str]) -> Table:
         """Return a line for each of *homes*: attempts, steps, reuse, artifact and last checkpoint."""
