@@ -309,14 +309,14 @@ lesson.check(
 )
 
 # %% [markdown]
-# And your prediction:
+# And your prediction (the cell is folded, since it holds the answers):
 
-# %%
+# %% tags=["hide-input"] jupyter={"source_hidden": true}
 lesson.answer(
     prediction,
     right="b",
     options={
-        "a": "What a process *knew* is lost, but what it *committed* is not: both files were closed long before.",
+        "a": "What a process knew is lost, what it had committed is not: that lay in two places outside of it.",
         "b": "Monday's checkpoint was in the ledger and its object in the store, and neither lives in the process.",
         "c": "Prefect went on saying Running: a process that is dead can't report, and nobody else was looking.",
         "d": "The id depends on the content alone, and the content is the same.",
@@ -349,7 +349,7 @@ lesson.compare(["rotten"])
 #
 # </details>
 
-# %% tags=["solution", "hide-cell"] jupyter={"source_hidden": true}
+# %% tags=["solution", "hide-cell"] jupyter={"outputs_hidden": true, "source_hidden": true}
 lesson.fresh("rotten-solved")
 print(lesson.run("export", home="rotten-solved", crash_at="step.after-checkpoint:2"))
 print(lesson.damage("read monday", home="rotten-solved"))
@@ -371,7 +371,7 @@ lesson.check(
 )
 
 # %% [markdown]
-# **Solution.** (The cell above is folded; open it to see the line.) The bytes are believed. The damaged object is
+# **Solution.** (The cell above is folded; open it to see the line and what came of it.) The bytes are believed. The damaged object is
 # moved to quarantine, where somebody can look at it; the note is struck out; Monday is read a second time; and the
 # same artifact comes out. One step is `Cached` instead of two. A checkpoint that was believed without a look would
 # have put the damage into the bundle, under a name that promises the opposite.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
+from typing import Final
 
 from autocode.jobs.errors import UsageError
 from autocode.jobs.testing.lessons.tables import Text
 
 __all__ = ["Claim", "check", "judge"]
+
+_WIDTH: Final = 90  # characters that fit beside the number of a cell, also on a small screen
 
 Claim = tuple[str, bool, str]
 """What is claimed, whether it holds, and why it does."""
@@ -40,7 +44,9 @@ def judge(prediction: str, *, right: str, options: Mapping[str, str]) -> Text:
         raise UsageError(f"The answer {right!r} is none of the options {', '.join(sorted(options))}.")
     said = prediction.strip().lower()
     if said == right:
-        return Text(f"You said {said}, and so it is. {options[right]}")
-    if said in options:
-        return Text(f"You said {said}. {options[said]}\nWhat happened is {right}. {options[right]}")
-    return Text(f"You predicted nothing. What happened is {right}. {options[right]}")
+        told = [f"You said {said}, and so it is. {options[right]}"]
+    elif said in options:
+        told = [f"You said {said}. {options[said]}", f"What happened is {right}. {options[right]}"]
+    else:
+        told = [f"You predicted nothing. What happened is {right}. {options[right]}"]
+    return Text("\n".join(textwrap.fill(sentence, _WIDTH) for sentence in told))
