@@ -18,11 +18,8 @@ from unit.sessions.session_lines import accounted, read, read_parts
 SAMPLES = os.environ.get("AUTOCODE_SAMPLES")
 FOLDERS = {"claude-code": "claude-code", "growth": "claude-code", "codex": "codex"}
 EXPECTED_LOSSES = {"thinking-signature", "encrypted-thinking", "duplicate-id", "replacement-history"}
-KINDS = {
-    "atif": "atif",
-    "chatgpt": "chatgpt",
-    "claude-ai": "claude-ai",
-    "gemini-cli": "gemini-cli",
+READERS_OF = FOLDERS | {
+    name: name for name in ("aider", "atif", "chatgpt", "claude-ai", "gemini-cli", "openhands", "swe-agent")
 }
 
 
@@ -122,13 +119,17 @@ def test_tokens_of_a_real_rollout(path: Path) -> None:
     assert report.tokens["input"] + report.tokens["cache_read"] == total["input_tokens"]
 
 
-@pytest.mark.parametrize("path", files(*KINDS), ids=lambda path: path.name[:36])
-def test_transcripts_of_other_tools_have_no_reader_and_a_name(path: Path) -> None:
-    """What isn't read yet is named, not guessed at."""
-    head = path.read_bytes()[:HEAD_BYTES]
+@pytest.mark.parametrize("path", files(*READERS_OF), ids=lambda path: path.name[:36])
+def test_every_real_transcript_has_the_reader_of_its_tool(path: Path) -> None:
+    """It is told from the first bytes, and reads all of them; nothing is damaged."""
+    data = path.read_bytes()
+    reader = sniff(data[:HEAD_BYTES])
+    assert reader is not None
 
-    assert sniff(head) is None
-    assert kind_of(head) == KINDS[path.relative_to(SAMPLES or "").parts[0]]
+    records, report = read(data, reader)
+
+    assert reader.name == kind_of(data[:HEAD_BYTES]) == READERS_OF[path.relative_to(SAMPLES or "").parts[0]]
+    assert (report.damaged_total, accounted(records, report)) == (0, len(data))
 
 
 @pytest.mark.parametrize("path", [path for path in files("claude-code") if path.name[:8] in {

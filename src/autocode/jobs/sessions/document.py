@@ -27,10 +27,18 @@ _INDENT: Final = re.compile(rb"\n[ \t]{0,200}\Z")
 
 
 class Opened(NamedTuple):
-    """A container was entered: what comes before its :class:`Closed` is within it."""
+    """A container was entered: what comes before its :class:`Closed` is within it.
+
+    Args:
+        place: what the layout calls it.
+        key: its name, where it lies in an object.
+        is_list: whether it's a list, whatever the layout expects.
+        found: where it begins; it has no value.
+    """
 
     place: str
     key: str | None
+    is_list: bool
     found: Found
 
 
@@ -151,9 +159,11 @@ class _Splitter:
             if frame is not None:
                 self._note(frame, start, value)
             if place is not None:
-                self._frames.append(Frame(place, is_list=window.byte(value) == _LIST))
+                is_list = window.byte(value) == _LIST
+                self._frames.append(Frame(place, is_list))
                 self._at = value + 1
-                yield Opened(place, key, Found(None, start, value + 1 - start, self._position(line)))
+                found = Found(None, start, value + 1 - start, self._position(line))
+                yield Opened(place, key, is_list, found)
                 return
             self._at = window.follow(value, since=start)
         except Broken as broken:

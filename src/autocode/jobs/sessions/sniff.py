@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from autocode.jobs.sessions.aider import AiderReader
+from autocode.jobs.sessions.atif import AtifReader
 from autocode.jobs.sessions.base import Reader
+from autocode.jobs.sessions.chatgpt import ChatGptReader
+from autocode.jobs.sessions.claude_ai import ClaudeAiReader
 from autocode.jobs.sessions.claude_code import ClaudeCodeReader
 from autocode.jobs.sessions.codex import CodexReader
+from autocode.jobs.sessions.gemini_cli import GeminiReader
 from autocode.jobs.sessions.head import HEAD_BYTES, head_objects, opened_object
 from autocode.jobs.sessions.openhands import OpenHandsReader
 from autocode.jobs.sessions.recovery import WHITE_SPACE
@@ -22,6 +26,10 @@ READERS: Final[tuple[Reader, ...]] = (
     SweAgentReader(),
     MiniSweAgentReader(),
     OpenHandsReader(),
+    GeminiReader(),
+    ChatGptReader(),
+    ClaudeAiReader(),
+    AtifReader(),
 )
 """Every reader, in the order in which they are asked."""
 
@@ -34,10 +42,6 @@ _MAGIC: Final = (
     (b"%PDF-", "pdf"),
 )
 _DOCUMENTS: Final = (
-    ("gemini-cli", {"sessionId", "projectHash"}),
-    ("chatgpt", {"mapping", "title"}),
-    ("chatgpt", {"mapping", "create_time"}),
-    ("claude-ai", {"chat_messages"}),
     ("atif", {"schema_version", "steps"}),
     ("atif", {"schema_version", "agent"}),
     ("openhands", {"source", "action"}),
