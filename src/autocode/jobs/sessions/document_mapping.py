@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar, Final, NamedTuple
 
-from autocode.jobs.sessions.base import Found, Record, Report, label, with_extra
+from autocode.jobs.sessions.base import Found, Record, Report, label
 from autocode.jobs.sessions.document import EACH, ROOT, Layout, Member, Opened, parts_of_document
 from autocode.jobs.sessions.identity import MAX_CALLS
-from autocode.jobs.sessions.mapping import Mapper
+from autocode.jobs.sessions.mapping import Mapper, joined
 from autocode.jobs.sessions.state import Saved
 from autocode.jobs.sessions.times import of_epoch
 
@@ -236,7 +236,7 @@ class DocumentMapper(Mapper):
             if index == 0 and own is not None and base != own and draft.kind != "unknown":
                 rest["id"] = own
             if rest:
-                record["extra"] = with_extra(record.get("extra"), rest)
+                record["extra"] = joined(record.get("extra", {}), rest)
             self.link(record)
             if self.scope is not None:
                 self.scope.last = record_id
