@@ -11,11 +11,11 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from hypothesis import strategies as st
 
 from autocode.jobs.sessions import HEAD_BYTES, READERS, Reader, sniff
+from autocode.jobs.testing.sample_documents import write_documents
 from autocode.jobs.testing.sample_story import Exchange, story
 from autocode.jobs.testing.sample_texts import (
     aider_history,
@@ -46,47 +46,16 @@ def own() -> list[bytes]:
     with TemporaryDirectory() as folder:
         written = write_samples(Path(folder) / "samples", megabytes=0)
         files = [(written.folder / file.relative).read_bytes() for file in written.files]
+        files += [path.read_bytes() for path in write_documents(Path(folder)).values()]
     documents = [
         swe_agent_run(rng, tales[0]),
         swe_agent_run(rng, tales[1], functions=False),
         mini_swe_agent_run(rng, tales[0]),
         mini_swe_agent_run(rng, tales[1])["messages"],
         openhands_events(rng, tales[0]),
-        *other(tales[0]),
     ]
     written_out = [json.dumps(document, indent=2).encode() for document in documents]
     return [*files, aider_history(rng, tales), *written_out, openhands_output(rng, tales)]
-
-
-def other(tale: list[Exchange]) -> list[Any]:
-    """Return the exports of chats and the trajectory that other programs would write of a tale."""
-    said = [
-        (role, text) for told in tale for role, text in (("user", told.prompt), ("assistant", told.reply))
-    ]
-    nodes: dict[str, Any] = {"n0": {"id": "n0", "message": None, "parent": None, "children": ["n1"]}}
-    for number, (role, text) in enumerate(said, 1):
-        nodes[f"n{number}"] = {
-            "id": f"n{number}", "parent": f"n{number - 1}", "children": [],
-            "message": {"id": f"n{number}", "author": {"role": role}, "create_time": 1.7676e9 + number,
-                        "content": {"content_type": "text", "parts": [text]}, "metadata": {}},
-        }  # fmt: skip
-    chat = {"title": "t", "create_time": 1.7676e9, "current_node": f"n{len(said)}", "mapping": nodes}
-    messages = [
-        {"uuid": f"m{number}", "sender": "human" if role == "user" else role, "text": text,
-         "created_at": "2026-01-05T09:00:00.123456Z", "content": [{"type": "text", "text": text}]}
-        for number, (role, text) in enumerate(said)
-    ]  # fmt: skip
-    steps = [
-        {"step_id": number, "timestamp": "2026-01-05T09:00:00Z", "message": text,
-         "source": "user" if role == "user" else "agent"}
-        for number, (role, text) in enumerate(said, 1)
-    ]  # fmt: skip
-    agent = {"name": "a", "version": "1", "model_name": "m"}
-    return [
-        [chat],
-        {"uuid": "c", "name": "n", "created_at": "2026-01-05T09:00:00Z", "chat_messages": messages},
-        {"schema_version": "ATIF-v1.7", "session_id": "s", "agent": agent, "steps": steps},
-    ]
 
 
 def brief(exchange: Exchange) -> Exchange:
