@@ -29,6 +29,7 @@ def shown_of(folder: Path, *, redact: bool = True, select: tuple[str, ...] = ())
 def test_the_preview_counts_what_the_export_counts(tmp_path: Path) -> None:
     """Sessions, records, redactions, damage and unread files are those of the manifest."""
     folder = write_samples(tmp_path / "samples", sessions=4, megabytes=0.05).folder
+    (folder / "notes.txt").write_text("no session")
 
     shown = shown_of(folder).to_json()
 

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 
 from autocode.jobs.sessions import HEAD_BYTES, READERS, Reader, sniff
+from autocode.jobs.testing.sample_documents import write_documents
 from autocode.jobs.testing.sample_story import Exchange, story
 from autocode.jobs.testing.sample_texts import (
     aider_history,
@@ -45,6 +46,7 @@ def own() -> list[bytes]:
     with TemporaryDirectory() as folder:
         written = write_samples(Path(folder) / "samples", megabytes=0)
         files = [(written.folder / file.relative).read_bytes() for file in written.files]
+        files += [path.read_bytes() for path in write_documents(Path(folder)).values()]
     documents = [
         swe_agent_run(rng, tales[0]),
         swe_agent_run(rng, tales[1], functions=False),

@@ -233,7 +233,7 @@ def test_a_custom_title_wins() -> None:
         ({"type": "user", "message": {"role": {}, "content": "x"}}, "unknown-shape:user"),
         ({"type": "assistant", "message": {"content": 5}}, "unknown-shape:assistant"),
         ([1, 2], "unknown-type:list"),
-        ("text", "unknown-type:text"),
+        ("text", "unknown-type:str"),
         (None, "unknown-type:NoneType"),
     ],
 )
@@ -307,20 +307,15 @@ def test_names_in_a_report_are_bounded() -> None:
     assert max(map(len, report.lost)) <= 64 + len("unknown-type:")
 
 
-def test_what_is_left_of_a_block_and_of_its_message_is_kept() -> None:
-    """The first record of a message has both, apart where their names clash."""
-    call = {"type": "tool_use", "id": "c", "name": "n", "input": {}, "caller": "direct"}
-    clash = call | {"message": "own"}
+def test_fields_of_a_block_and_of_its_line_are_kept_together() -> None:
+    """What a block has beyond its type's fields isn't replaced by what its line has, even under one name."""
+    block = {"type": "tool_use", "id": "t", "name": "n", "input": {}, "caller": {"type": "direct"}}
 
-    first, second = body(
-        line(assistant([call], isMeta=True)) + line(assistant([clash], message={"container": "box"}))
-    )
+    beside = body(line(assistant([block], isMeta=True)))[0]
+    named_alike = body(line(assistant([block], caller="someone")))[0]
 
-    assert first["extra"] == {"caller": "direct", "isMeta": True}
-    assert second["extra"] == {
-        "message": {"container": "box"},
-        "block": {"caller": "direct", "message": "own"},
-    }
+    assert beside["extra"] == {"caller": {"type": "direct"}, "isMeta": True}
+    assert named_alike["extra"] == {"caller": "someone", "block": {"caller": {"type": "direct"}}}
 
 
 def test_a_text_that_is_no_record_does_not_name_its_loss() -> None:

@@ -237,13 +237,13 @@ def test_a_value_that_is_too_long_streams_by() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"[" * 300_000,
-        b'[{"id":' * 100_000,
-        b'[{"id": 1}, {"id": "' + b'{"id": [' * 100_000,
-        b'[{"id": 1}, {"id": ' + b'{"id": 2}, ' * 100_000,
-        b"[" + b'"\\' * 1_000_000,
-        b"{" * 1_000_000,
-        b"[" + b"]" * 1_000_000,
+        b"[" * 100_000,
+        b'[{"id":' * 30_000,
+        b'[{"id": 1}, {"id": "' + b'{"id": [' * 30_000,
+        b'[{"id": 1}, {"id": ' + b'{"id": 2}, ' * 30_000,
+        b"[" + b'"\\' * 300_000,
+        b"{" * 100_000,
+        b"[" + b"]" * 100_000,
         b'{"a":' + b" " * 3_000_000,
         b"[" + b"1" * 3_000_000,
         b"x" * 3_000_000,
@@ -256,19 +256,20 @@ def test_hostile_documents_take_linear_time(data: bytes) -> None:
 
     take(data, LIST)
 
-    assert time.process_time() - before < 5
+    assert time.process_time() - before < 2
 
 
 def test_a_long_member_doesnt_stop_other_threads() -> None:
-    """While a member of 60 MB is read, another thread runs at least every second."""
+    """While a member of 60 MB is read, another thread runs at least once a second."""
     data = b'[{"t": "' + b'word \\" ' * 7_500_000 + b'"}]'
     gaps: list[float] = []
     done = threading.Event()
 
     def tick() -> None:
-        last = time.monotonic()
+        # the processor's time: how busy the machine is with other things doesn't count
+        last = time.process_time()
         while not done.wait(0.01):
-            now = time.monotonic()
+            now = time.process_time()
             gaps.append(now - last)
             last = now
 

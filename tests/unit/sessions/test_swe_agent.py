@@ -158,6 +158,15 @@ def test_attempts_of_one_run_are_one_session() -> None:
     assert report.records == {"session": 1, "event": 5, "message": 2}
 
 
+def test_a_command_is_answered_within_its_history() -> None:
+    """The first entry of the next attempt is a prompt, though the last one ended with a command."""
+    attempt = {"history": [entry("user", "x"), entry("assistant", "y", action="submit")]}
+
+    records, _ = run(SWE, {"environment": "main", "attempts": [attempt, attempt]})
+
+    assert [r["type"] for r in records[2:]] == ["message", "message", "tool_call"] * 2
+
+
 def test_a_broken_entry_costs_itself() -> None:
     """Damage is a span; what comes behind is read."""
     data = json.dumps({"history": [entry("user", "a"), entry("user", "b"), entry("user", "c")]}).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
@@ -19,7 +19,6 @@ __all__ = [
     "Report",
     "Span",
     "label",
-    "with_extra",
     "word",
 ]
 
@@ -44,23 +43,6 @@ def label(name: object) -> str:
     """Return *name* as a short word that is safe in a report: 64 characters, ``?`` for all that is odd."""
     text = name if isinstance(name, str) else type(name).__name__
     return _UNSAFE.sub("?", text[:64])
-
-
-def with_extra(own: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``extra`` of a record that shows a block and is the first of its message.
-
-    Args:
-        own: what is left of the block; under ``block`` (or ``block_``, and so on) where names clash.
-        more: what is left of the message.
-    """
-    if not own:
-        return dict(more)
-    if own.keys().isdisjoint(more):
-        return {**own, **more}
-    name = "block"
-    while name in more:
-        name += "_"
-    return {**more, name: dict(own)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar, Final, NamedTuple
 
-from autocode.jobs.sessions.base import Found, Record, Report, label, with_extra
+from autocode.jobs.sessions.base import Found, Record, Report, label
 from autocode.jobs.sessions.document import EACH, ROOT, Layout, Member, Opened, parts_of_document
 from autocode.jobs.sessions.identity import MAX_CALLS
-from autocode.jobs.sessions.mapping import Mapper
+from autocode.jobs.sessions.mapping import Mapper, joined
 from autocode.jobs.sessions.state import Saved
 from autocode.jobs.sessions.times import of_epoch
 
@@ -30,6 +30,12 @@ __all__ = [
 
 HELD: Final = 8 * 1024 * 1024
 """Bytes of items that wait for the session's fields, where these stand behind them."""
+
+
+_SESSION: Final = (
+    "session_id", "agent_id", "parent_session_id", "cwd", "git_branch", "tool_version", "model_provider",
+    "title",
+)  # fmt: skip
 
 
 class Draft(NamedTuple):
@@ -143,9 +149,11 @@ class DocumentMapper(Mapper):
             scope = self.scope
             if isinstance(part, Opened):
                 is_scope = part.place in self.scopes and not part.is_list
-                self._stack.append(Scope(part) if is_scope else None)
                 if scope is not None:
                     scope.run = None
+                    if is_scope:
+                        yield from self._tell(scope)
+                self._stack.append(Scope(part) if is_scope else None)
             elif not isinstance(part, Member):
                 closed = self._stack[-1]
                 if closed is not None:
@@ -158,6 +166,10 @@ class DocumentMapper(Mapper):
         if not report.sessions:
             yield self.session(None)
         report.padding -= self._within
+
+    def session(self, at: str | None, found: Found | None = None) -> Record:
+        """See :meth:`Mapper.session`; what isn't known is null."""
+        return super().session(at, found) | dict.fromkeys(_SESSION)
 
     @property
     def scope(self) -> Scope | None:
@@ -180,10 +192,7 @@ class DocumentMapper(Mapper):
         """
         time = self.time(of_epoch(at))
         record = self.session(time, self._place_of(scope))
-        record |= dict.fromkeys(
-            ("session_id", "agent_id", "parent_session_id", "cwd", "git_branch", "tool_version",
-             "model_provider", "title")
-        ) | dict(shown)  # fmt: skip
+        record |= shown
         if time is None and at is not None:
             record["raw_at"] = at
         header = scope.header.fields if scope.header else {}
@@ -236,7 +245,7 @@ class DocumentMapper(Mapper):
             if index == 0 and own is not None and base != own and draft.kind != "unknown":
                 rest["id"] = own
             if rest:
-                record["extra"] = with_extra(record.get("extra"), rest)
+                record["extra"] = joined(record.get("extra", {}), rest)
             self.link(record)
             if self.scope is not None:
                 self.scope.last = record_id
@@ -287,7 +296,10 @@ class DocumentMapper(Mapper):
             if isinstance(each, Member):
                 yield from self.item(each)
             else:
-                yield from self.tell(each.found, [Draft("event", {"name": "fields", "data": each.fields})])
+                is_side = self.depth > 0
+                draft = Draft("event", {"name": "fields", "data": each.fields})
+                parent = scope.last if is_side else None
+                yield from self.tell(each.found, [draft], parent=parent, is_side=is_side)
 
 
 def rest_of(value: Mapping[str, Any], *used: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from autocode.jobs.errors import UsageError
@@ -11,7 +11,7 @@ from autocode.jobs.sessions.base import FORMAT, Found, Reader, Reading, Record, 
 from autocode.jobs.sessions.state import Knowledge, Saved, dump, load
 from autocode.jobs.sessions.times import normalise
 
-__all__ = ["Mapper", "begin"]
+__all__ = ["Mapper", "begin", "joined"]
 
 
 class Mapper(ABC):
@@ -101,6 +101,20 @@ class Mapper(ABC):
         elif value is not None:
             self._report.lose("absurd-time")
         return at
+
+
+def joined(own: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields without a place, of a block and of what it's part of, as one ``extra``.
+
+    Where both have a field of one name, the block's own fields are together in ``block`` (``block_`` where
+    that name is taken, and so on).
+    """
+    if own.keys().isdisjoint(more):
+        return {**more, **own}
+    name = "block"
+    while name in more:
+        name += "_"
+    return {**more, name: dict(own)}
 
 
 def begin(

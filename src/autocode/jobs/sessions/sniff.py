@@ -22,14 +22,14 @@ __all__ = ["HEAD_BYTES", "READERS", "kind_of", "sniff"]
 READERS: Final[tuple[Reader, ...]] = (
     ClaudeCodeReader(),
     CodexReader(),
-    GeminiReader(),
-    ChatGptReader(),
-    ClaudeAiReader(),
-    AtifReader(),
     AiderReader(),
     SweAgentReader(),
     MiniSweAgentReader(),
     OpenHandsReader(),
+    GeminiReader(),
+    ChatGptReader(),
+    ClaudeAiReader(),
+    AtifReader(),
 )
 """Every reader, in the order in which they are asked."""
 

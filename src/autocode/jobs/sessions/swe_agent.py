@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final
 
 from autocode.jobs.sessions.base import Found, Reading, Record, Report, label
@@ -19,6 +18,7 @@ from autocode.jobs.sessions.head import opened_object
 from autocode.jobs.sessions.mapping import Mapper, begin
 from autocode.jobs.sessions.state import Saved
 from autocode.jobs.sessions.swe_history import ACTION, drafts_of, is_entry
+from autocode.jobs.sessions.times import of_epoch
 from autocode.jobs.sessions.usage import count_of
 
 __all__ = ["MiniSweAgentReader", "SweAgentReader"]
@@ -36,7 +36,6 @@ _KNOWN: Final = frozenset({"environment", "info", "instance_id", "replay_config"
 _COPIES: Final = ("query", "messages")
 _LISTS: Final = re.compile(rb'"(?:history|messages|trajectory)"[ \t\r\n]{0,9}:[ \t\r\n]{0,9}\[')
 _SPACE: Final = b" \t\r\n\xef\xbb\xbf"
-_LONG: Final = 2**33
 
 
 class SweAgentReader:
@@ -230,10 +229,7 @@ class _Run(Mapper):
         value = entry.get("timestamp", extra.get("timestamp") if isinstance(extra, dict) else None)
         if value is None:
             return None, None
-        text = value
-        if type(value) in {int, float} and 0 <= value < _LONG:
-            text = datetime.fromtimestamp(value, UTC).isoformat(timespec="microseconds")
-        at = self.time(text)
+        at = self.time(of_epoch(value))
         return at, None if at is not None else value
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from autocode.jobs.sessions.base import Report, with_extra, word
+from autocode.jobs.sessions.base import Report, word
 from autocode.jobs.sessions.completions import (
     ROLES,
     Draft,
@@ -19,6 +19,7 @@ from autocode.jobs.sessions.completions import (
     usage_of,
     without_repeats,
 )
+from autocode.jobs.sessions.mapping import joined
 
 __all__ = ["ACTION", "drafts_of", "is_entry"]
 
@@ -106,4 +107,4 @@ def _tell(fields: dict[str, Any], entry: dict[str, Any], rest: dict[str, Any]) -
             fields["usage"] = usage
         rest["extra"] = extra | {"response": without_repeats(response, entry)}
     if rest:
-        fields["extra"] = with_extra(fields.get("extra"), rest)
+        fields["extra"] = joined(fields.get("extra", {}), rest)

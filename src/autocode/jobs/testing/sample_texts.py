@@ -6,12 +6,22 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
-from autocode.jobs.testing.sample_story import Call, Exchange
+from autocode.jobs.testing.sample_story import Call, Exchange, story
 
-__all__ = ["aider_history", "mini_swe_agent_run", "openhands_events", "openhands_output", "swe_agent_run"]
+__all__ = [
+    "aider_history",
+    "mini_swe_agent_run",
+    "openhands_events",
+    "openhands_output",
+    "swe_agent_run",
+    "write_texts",
+]
 
+_CWD: Final = "/home/ada/src/parser"
 _MODEL: Final = "claude-3-5-sonnet-20241022"
 
 
@@ -28,6 +38,42 @@ def aider_history(rng: random.Random, sessions: Iterable[Iterable[Exchange]], da
         for number, exchanges in enumerate(sessions)
         for piece in _aider_session(rng, exchanges, f"2026-01-{day:02} {9 + number % 12:02}:30:05")
     ).encode("utf-8", "surrogatepass")
+
+
+def write_texts(folder: Path, *, seed: int = 0) -> dict[str, Path]:
+    """Write a session or two of each of these formats below *folder*, and return the files by what they show.
+
+    The same arguments give the same bytes on every machine. Not atomic: files are written one by one.
+
+    Args:
+        folder: where to write; files that are there already are replaced.
+        seed: the seed of everything that is drawn.
+    """
+    rng = random.Random(f"{seed}/texts")  # noqa: S311 - sample text, reproducible on purpose
+    tales = [list(islice(story(rng, _CWD), 2)) for _ in range(2)]
+    mini = mini_swe_agent_run(rng, tales[0])
+    texts = {
+        "aider": ("aider/.aider.chat.history.md", aider_history(rng, tales)),
+        "swe-agent": ("swe-agent/run/run.traj", _document(swe_agent_run(rng, tales[0]))),
+        "swe-agent-text": (
+            "swe-agent/text/text.traj",
+            _document(swe_agent_run(rng, tales[1], functions=False)),
+        ),
+        "mini-swe-agent": ("mini-swe-agent/run.traj.json", _document(mini)),
+        "mini-swe-agent-bare": ("mini-swe-agent/bare.traj.json", _document(mini["messages"])),
+        "openhands": ("openhands/events.json", _document(openhands_events(rng, tales[0]))),
+        "openhands-output": ("openhands/output.jsonl", openhands_output(rng, tales)),
+    }
+    written = {}
+    for name, (relative, data) in texts.items():
+        path = written[name] = folder / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return written
+
+
+def _document(value: Any) -> bytes:
+    return json.dumps(value, indent=2).encode("ascii")
 
 
 def _aider_session(rng: random.Random, exchanges: Iterable[Exchange], began: str) -> Iterator[str]:
