@@ -69,12 +69,21 @@
     }
   };
 
+  // An element may be far longer than the window, and what comes into view is laid out only then.
+  const settle = (range, tries) => {
+    const off = range.getBoundingClientRect().top - innerHeight / 2;
+    if (Math.abs(off) < 40 || tries === 0) return;
+    scrollBy(0, off);
+    requestAnimationFrame(() => settle(range, tries - 1));
+  };
+
   const go = (step) => {
     if (!ranges.length) return;
     at = (at < 0 ? (step > 0 ? 0 : ranges.length - 1) : at + step + ranges.length) % ranges.length;
     const range = ranges[at];
     open(range.startContainer.parentElement);
     range.startContainer.parentElement.scrollIntoView({ block: "center" });
+    settle(range, 8);
     if (!globalThis.Highlight) {
       const selection = getSelection();
       selection.removeAllRanges();
@@ -93,8 +102,9 @@
     clearTimeout(waiting);
     if (field.dataset.last !== field.value) search(field.value.trim());
     field.dataset.last = field.value;
-    go(event.submitter && event.submitter.value === "back" ? -1 : 1);
+    go(1);
   });
+  document.getElementById("back").addEventListener("click", () => go(-1));
   field.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && event.shiftKey) { event.preventDefault(); go(-1); }
     if (event.key === "Escape") { field.value = ""; search(""); field.blur(); }
