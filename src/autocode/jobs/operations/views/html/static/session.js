@@ -11,7 +11,8 @@
   const open = (node) => {
     for (let each = node; each && each !== document.body; each = each.parentElement) {
       if (each.tagName === "DETAILS") each.open = true;
-      if (each.hidden) each.removeAttribute("hidden");
+      // what isn't on screen isn't laid out, so nobody could say where in it a match is
+      if (each.classList.contains("b")) each.classList.add("seen");
     }
   };
 
@@ -69,7 +70,7 @@
     }
   };
 
-  // An element may be far longer than the window, and what comes into view is laid out only then.
+  // An element may be far longer than the window, and what comes into view around it changes its size.
   const settle = (range, tries) => {
     const off = range.getBoundingClientRect().top - innerHeight / 2;
     if (Math.abs(off) < 40 || tries === 0) return;
@@ -124,6 +125,7 @@
     if (messages[current]) messages[current].classList.remove("at");
     current = next;
     messages[current].classList.add("at");
+    open(messages[current]);
     messages[current].scrollIntoView({ block: "start" });
     messages[current].focus({ preventScroll: true });
   };
