@@ -121,7 +121,9 @@ def _gist(value: Mapping[str, Any], cwd: str | None) -> str:
 
 
 def _from(path: str, cwd: str | None) -> str:
-    return path.removeprefix(cwd.rstrip("/") + "/") if cwd and len(cwd) > 1 else path
+    if not cwd or len(cwd) < 2:
+        return path
+    return "." if path == cwd else path.removeprefix(cwd.rstrip("/") + "/")
 
 
 def _edits(value: Mapping[str, Any]) -> list[Piece]:

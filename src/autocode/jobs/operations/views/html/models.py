@@ -47,6 +47,7 @@ _HEAD_LINES: Final = 24
 _HEAD_CHARACTERS: Final = 4000
 _HEAD_DIFF: Final = 60
 _EVENT: Final = 240
+_NEAR: Final = "<1 s"
 _PAUSE: Final = 1800
 """Seconds after which a gap gets a line of its own."""
 
@@ -265,7 +266,7 @@ class Models:
         if not text and not spent:
             return None
         title = ", ".join(each for each in (_full(stamp.at, exact=True), spent.strip()) if each)
-        return {"at": stamp.at, "title": title, "text": text, "spent": spent.strip()}
+        return {"at": stamp.at, "title": title, "text": text, "near": text == _NEAR, "spent": spent.strip()}
 
     def _result(self, result: Result, label: str) -> View:
         seconds = seconds_between(self.before, result.stamp.at)
@@ -388,7 +389,7 @@ def _untagged(text: str) -> str:
 
 def _since(seconds: float) -> str:
     # milliseconds in a margin are noise; the title has them
-    return f"+{gap_text(seconds)}" if seconds >= 1 else "<1 s"
+    return f"+{gap_text(seconds)}" if seconds >= 1 else _NEAR
 
 
 def _full(at: str | None, *, exact: bool = False) -> str:

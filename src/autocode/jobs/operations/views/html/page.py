@@ -69,6 +69,7 @@ class SessionPage:
             "session_head.html",
             assets=load_assets(),
             title=readable(overview.headline),
+            page_class="session",
             kind="Subagent" if is_agent else "Session",
             index=self._relative("index.html"),
             o=overview,

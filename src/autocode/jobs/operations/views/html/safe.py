@@ -114,7 +114,7 @@ class MarkdownRenderer:
 
     def _table_open(self, *_: Any) -> str:
         # wide tables scroll in a box of their own, which the keyboard has to reach
-        return '<div class="wide" role="region" tabindex="0" aria-label="Table"><table>\n'
+        return '<div class="wide" role="group" tabindex="0" aria-label="Table"><table>\n'
 
     def _table_close(self, *_: Any) -> str:
         return "</table></div>\n"

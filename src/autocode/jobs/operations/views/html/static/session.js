@@ -11,7 +11,8 @@
   const open = (node) => {
     for (let each = node; each && each !== document.body; each = each.parentElement) {
       if (each.tagName === "DETAILS") each.open = true;
-      if (each.hidden) each.removeAttribute("hidden");
+      // what isn't on screen isn't laid out, so nobody could say where in it a match is
+      if (each.classList.contains("b")) each.classList.add("seen");
     }
   };
 
@@ -69,12 +70,21 @@
     }
   };
 
+  // An element may be far longer than the window, and what comes into view around it changes its size.
+  const settle = (range, tries) => {
+    const off = range.getBoundingClientRect().top - innerHeight / 2;
+    if (Math.abs(off) < 40 || tries === 0) return;
+    scrollBy(0, off);
+    requestAnimationFrame(() => settle(range, tries - 1));
+  };
+
   const go = (step) => {
     if (!ranges.length) return;
     at = (at < 0 ? (step > 0 ? 0 : ranges.length - 1) : at + step + ranges.length) % ranges.length;
     const range = ranges[at];
     open(range.startContainer.parentElement);
     range.startContainer.parentElement.scrollIntoView({ block: "center" });
+    settle(range, 8);
     if (!globalThis.Highlight) {
       const selection = getSelection();
       selection.removeAllRanges();
@@ -93,8 +103,9 @@
     clearTimeout(waiting);
     if (field.dataset.last !== field.value) search(field.value.trim());
     field.dataset.last = field.value;
-    go(event.submitter && event.submitter.value === "back" ? -1 : 1);
+    go(1);
   });
+  document.getElementById("back").addEventListener("click", () => go(-1));
   field.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && event.shiftKey) { event.preventDefault(); go(-1); }
     if (event.key === "Escape") { field.value = ""; search(""); field.blur(); }
@@ -114,6 +125,7 @@
     if (messages[current]) messages[current].classList.remove("at");
     current = next;
     messages[current].classList.add("at");
+    open(messages[current]);
     messages[current].scrollIntoView({ block: "start" });
     messages[current].focus({ preventScroll: true });
   };
