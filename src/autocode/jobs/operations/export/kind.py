@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from autocode.jobs.errors import NoSessions
-from autocode.jobs.kinds import JobContext, Kind, Produced, StepContext, register
+from autocode.jobs.kinds import Call, JobContext, Kind, Produced, StepContext, register
 from autocode.jobs.operations.export.bundle import write_manifest
 from autocode.jobs.operations.export.payload import (
     BundleInputs,
@@ -38,7 +38,11 @@ def scan(context: StepContext, inputs: ScanInputs) -> Produced:
     return scan_sources(context, inputs)
 
 
-@EXPORT.step(revision=2)
+def _after(inputs: ReadInputs, before: Produced) -> ReadInputs:
+    return inputs.model_copy(update={"before": before.digest})
+
+
+@EXPORT.step(revision=2, apart=True, follow=_after)
 def read(context: StepContext, inputs: ReadInputs) -> Produced:
     """Turn one session into the normal form."""
     return read_session(context, inputs)
@@ -65,17 +69,10 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
     files = {file.sha256: file for file in reversed(found.files)}
     wanted = [files[sha256] for sha256 in sorted(files)]
     exported = [file for file in wanted if file.reader is not None or not payload.redact]
-    total = sum(file.size for file in exported)
-    done = 0
-    entries: list[str] = []
-    for file in exported:
-        before: str | None = None
-        for label, inputs in _parts_of(file, redact=payload.redact, done=done, total=total):
-            before = (await job.step(read, inputs.model_copy(update={"before": before}), label=label)).digest
-            job.progress(inputs.done_before + inputs.size, total, "bytes")
-        assert before is not None
-        entries.append(before)
-        done += file.size
+    chains = [list(_parts_of(file, redact=payload.redact)) for file in exported]
+    entries = [
+        entry.digest for entry in await job.steps(read, chains, label="read {} sessions", unit="bytes")
+    ]
     return await job.step(
         bundle,
         BundleInputs(
@@ -89,13 +86,13 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
     )
 
 
-def _parts_of(file: FoundFile, *, redact: bool, done: int, total: int) -> Iterator[tuple[str, ReadInputs]]:
-    """Yield the label and the inputs of each part, but for what the part before left."""
+def _parts_of(file: FoundFile, *, redact: bool) -> Iterator[Call[ReadInputs]]:
+    """Yield the call for each part, but for what the part before left."""
     parts = file.cut()
     offset = 0
     for number, part in enumerate(parts, 1):
         last = number == len(parts)
-        yield (
+        yield Call(
             _label(file, number, len(parts)),
             ReadInputs(
                 size=part.size,
@@ -110,9 +107,8 @@ def _parts_of(file: FoundFile, *, redact: bool, done: int, total: int) -> Iterat
                 path=file.path,
                 name=file.name,
                 offset=offset,
-                done_before=done + offset,
-                total=total,
             ),
+            part.size,
         )
         offset += part.size
 
