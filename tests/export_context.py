@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from autocode.jobs.kinds import I, Output, Step
+from autocode.jobs.kinds import Chain, I, Output, Step
 from autocode.jobs.ledger.checkpoints import MemoKey, Produced
 from autocode.jobs.operations.export import EXPORT, ExportPayload
 from autocode.jobs.store import LocalStore, Staging
@@ -38,6 +38,7 @@ class StoreContext:
     root: Path
     store: LocalStore
     told: list[tuple[int, int | None, str | None]] = field(default_factory=list)
+    batch: tuple[int, int] | None = None
 
     @contextmanager
     def output(self, media_type: str) -> Iterator[Output]:
@@ -66,7 +67,9 @@ class StoreContext:
         return self.root
 
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
-        """Remember what was told."""
+        """Remember what was told; within a batch of calls, what that makes of the whole batch."""
+        if self.batch is not None:
+            done, total = self.batch[0] + done, self.batch[1]
         self.told.append((done, total, unit))
 
     def once(self, key: str, effect: Callable[[str], Any]) -> Any:
@@ -99,6 +102,28 @@ class Job:
             self.memo[key] = step.body(self.context, inputs)
             self.ran.append(step.name)
         return self.memo[key]
+
+    async def steps(
+        self, step: Step[I], chains: Sequence[Chain[I]], *, label: str, unit: str
+    ) -> list[Produced]:
+        """Run each call in turn."""
+        last: list[Produced] = []
+        done, total = 0, sum(call.size for chain in chains for call in chain)
+        for chain in chains:
+            before: Produced | None = None
+            for call in chain:
+                inputs = call.inputs
+                if before is not None:
+                    assert step.follow is not None
+                    inputs = step.follow(inputs, before)
+                self.context.batch = (done, total)
+                before = await self.step(step, inputs, label=call.label)
+                self.context.batch = None
+                done += call.size
+                self.progress(done, total, unit)
+            assert before is not None
+            last.append(before)
+        return last
 
     def read(self, digest: str) -> bytes:
         """Return an object."""

@@ -147,7 +147,7 @@ def test_memo_keys_ignore_where_the_bytes_lie_and_how_far_the_job_is(samples: Pa
 
     assert again.keys[1:] == job.keys[1:]
     excluded = {name for name, info in ReadInputs.model_fields.items() if info.exclude}
-    assert excluded == {"path", "name", "offset", "done_before", "total", "rules"}
+    assert excluded == {"path", "name", "offset", "rules"}
 
 
 def test_the_same_bytes_twice_are_one_session(tmp_path: Path) -> None:

@@ -17,14 +17,14 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, cast
 
 from autocode.jobs.errors import Transient, UsageError
 
-__all__ = ["ACTIONS", "POINTS", "CrashRaised", "arm", "at", "disarm"]
+__all__ = ["ACTIONS", "POINTS", "CrashRaised", "arm", "armed_point", "at", "disarm", "forward"]
 
 Action = Literal["kill", "pause", "raise"]
 ACTIONS: Final[tuple[Action, ...]] = ("kill", "pause", "raise")
@@ -63,6 +63,7 @@ class _Armed:
     token: Path | None
     # one next() is atomic, so threads that pass together get different numbers and none is skipped
     passages: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    tell: Callable[[str], None] | None = None
 
 
 _armed: _Armed | None = None
@@ -101,6 +102,17 @@ def disarm() -> None:
     arm(None, tokens=None)
 
 
+def armed_point() -> str | None:
+    """Return the name of the point that is armed in this process."""
+    return None if _armed is None else _armed.point
+
+
+def forward(point: str, tell: Callable[[str], None]) -> None:
+    """Arm *point* in a process that works for another one: *tell* is called at each passage, and acts."""
+    global _armed  # noqa: PLW0603 - one armed point a process is the whole idea
+    _armed = _Armed(point, 1, "raise", None, tell=tell)
+
+
 def at(point: str) -> None:
     """Mark a passage of *point*; does nothing unless that point is armed and this is its turn.
 
@@ -109,6 +121,9 @@ def at(point: str) -> None:
     """
     armed = _armed
     if armed is None or armed.point != point:
+        return
+    if armed.tell is not None:
+        armed.tell(point)
         return
     if next(armed.passages) != armed.nth or not _consume(armed.token):
         return

@@ -22,7 +22,7 @@ cost a look-up and a check of the object, in this job or another.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, Generic, Protocol, TypeVar, overload
@@ -31,10 +31,12 @@ from pydantic import BaseModel, ValidationError
 
 from autocode.jobs.canonical import canonical_json, digest_of
 from autocode.jobs.errors import KindUnknown, PayloadInvalid
-from autocode.jobs.ledger.checkpoints import MemoKey, Produced
+from autocode.jobs.ledger.memo import MemoKey, Produced
 from autocode.jobs.retry import Backoff
 
 __all__ = [
+    "Call",
+    "Chain",
     "JobContext",
     "Kind",
     "Output",
@@ -136,6 +138,23 @@ class JobContext(Protocol[P_co]):
         """
         ...
 
+    async def steps(
+        self, step: Step[I], chains: Sequence[Chain[I]], *, label: str, unit: str
+    ) -> list[Produced]:
+        """Run *step* many times, several at once, or take what it produced before; return each chain's last.
+
+        Each call is a step of its own, with a memo and a checkpoint, as if it had been made by :meth:`step`;
+        only Prefect sees many of them as one task run. In which order and process they run shows nowhere.
+        Progress of the job is counted in the calls' sizes.
+
+        Args:
+            step: the step, one of this kind's.
+            chains: calls that don't wait for one another.
+            label: what many chains are called, ``{}`` standing for their number.
+            unit: what the sizes of the calls count.
+        """
+        ...
+
     def read(self, digest: str) -> bytes:
         """Return a small object whole, checked."""
         ...
@@ -171,6 +190,11 @@ class Step(Generic[I]):
         revision: part of the memo's key; raise it when the same inputs shall give another output.
         retries: how it tries again.
         per_job: its output is good for this job only, since it depends on the world and not just its inputs.
+        apart: its calls may run in other processes, which import its module anew: of its context it uses
+            ``output``, ``put``, ``open``, ``read``, ``progress`` and ``check`` alone; its progress and the
+            sizes of its calls are bytes that it reads.
+        follow: makes the inputs of a call from what was given for it and what the call before produced; for
+            the further calls of a chain.
     """
 
     kind: str
@@ -179,6 +203,8 @@ class Step(Generic[I]):
     revision: int = 1
     retries: StepRetries = field(default_factory=StepRetries)
     per_job: bool = False
+    apart: bool = False
+    follow: Callable[[I, Produced], I] | None = None
 
     def memo_key(self, job_id: str, inputs: I) -> MemoKey:
         """Return the key under which the output for *inputs* is remembered."""
@@ -186,6 +212,25 @@ class Step(Generic[I]):
         if self.per_job:
             value["job"] = job_id
         return MemoKey(self.kind, self.name, self.revision, digest_of(canonical_json(value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[I]):
+    """One call of a step among many.
+
+    Args:
+        label: the step as people see it, unique within the job.
+        inputs: everything that its output depends on; in a chain, but for what the call before produced.
+        size: its share of the job's progress.
+    """
+
+    label: str
+    inputs: I
+    size: int = 1
+
+
+Chain = Sequence[Call[I]]
+"""Calls of a step of which each needs what the one before produced."""
 
 
 Main = Callable[[JobContext[P]], Awaitable[Produced]]
@@ -230,7 +275,13 @@ class Kind(Generic[P]):
 
     @overload
     def step(
-        self, *, revision: int = ..., retries: StepRetries | None = ..., per_job: bool = ...
+        self,
+        *,
+        revision: int = ...,
+        retries: StepRetries | None = ...,
+        per_job: bool = ...,
+        apart: bool = ...,
+        follow: Callable[[I, Produced], I] | None = ...,
     ) -> Callable[[StepBody[I]], Step[I]]: ...
 
     def step(
@@ -240,6 +291,8 @@ class Kind(Generic[P]):
         revision: int = 1,
         retries: StepRetries | None = None,
         per_job: bool = False,
+        apart: bool = False,
+        follow: Callable[[I, Produced], I] | None = None,
     ) -> Step[I] | Callable[[StepBody[I]], Step[I]]:
         """Declare a step; use it as ``@kind.step`` or ``@kind.step(per_job=True)``."""
 
@@ -252,6 +305,8 @@ class Kind(Generic[P]):
                 revision=self.revision * 1000 + revision,
                 retries=retries if retries is not None else StepRetries(),
                 per_job=per_job,
+                apart=apart,
+                follow=follow,
             )
             self.steps[name] = step
             return step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -15,10 +15,11 @@ from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, UsageError
 from autocode.jobs.kinds import Output, Produced
 from autocode.jobs.ledger import checkpoints, effects, results
 from autocode.jobs.ledger.attempts import Attempt
-from autocode.jobs.ledger.checkpoints import MemoKey
+from autocode.jobs.ledger.checkpoints import MemoKey, StepCommit
 from autocode.jobs.sessions.roots import usual_roots
 from autocode.jobs.settings import Home
-from autocode.jobs.store import Staging
+from autocode.jobs.store import LocalStore, Staging
+from autocode.jobs.store.staging import LocalStaging
 
 __all__ = ["AttemptContext", "folder_of"]
 
@@ -134,25 +135,42 @@ class AttemptContext:
         checkpoints.reserve(self.system.db, self.attempt, digest, size)
         self._verified.add(digest)
 
+    def publish_all(self, stagings: Sequence[LocalStaging], store: LocalStore) -> None:
+        """Reference ended objects, then make them visible and durable, all together."""
+        infos = [staging.end() for staging in stagings]
+        checkpoints.reserve_all(self.system.db, self.attempt, [(info.digest, info.size) for info in infos])
+        store.publish_all(stagings)
+        self._verified.update(info.digest for info in infos)
+        for _ in infos:
+            crash.at("step.after-object")
+
     def recall(self, key: MemoKey) -> Produced | None:
-        """Return what the step produced before, if every byte of it is still in the store.
+        """Return what the step produced before, if it is still whole in the store; see :meth:`is_whole`."""
+        produced = checkpoints.lookup(self.system.db, key)
+        return produced if produced is not None and self.is_whole(key, produced) else None
+
+    def is_whole(self, key: MemoKey, produced: Produced) -> bool:
+        """Say whether every stored byte of what is remembered, and of what that needs, is as it was written.
 
         A memo whose object is missing or damaged is dropped, so that the step is done again.
         """
-        produced = checkpoints.lookup(self.system.db, key)
-        if produced is None:
-            return None
         try:
             for digest in (produced.digest, *produced.needs):
                 if digest not in self._verified:
                     self.check()
-                    self.system.store.verify(digest)
+                    self.system.store.check(digest)
                     self._verified.add(digest)
         except (ObjectMissing, ObjectCorrupt):
             checkpoints.forget(self.system.db, key)
-            return None
-        return produced
+            return False
+        return True
 
     def commit(self, key: MemoKey, produced: Produced, *, label: str, reused: bool) -> None:
         """Commit a step under the fence."""
-        checkpoints.commit_step(self.system.db, self.attempt, key, produced, label=label, reused=reused)
+        self.commit_all([StepCommit(key, produced, label, reused)])
+
+    def commit_all(self, commits: Sequence[StepCommit]) -> None:
+        """Commit several steps under the fence, in one transaction."""
+        checkpoints.commit_steps(self.system.db, self.attempt, commits)
+        for _ in commits:
+            crash.at("step.after-checkpoint")

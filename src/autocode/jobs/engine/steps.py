@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from prefect import Flow, Task, flow, task
@@ -15,11 +16,12 @@ from prefect.states import Completed
 from prefect.utilities.annotations import opaque
 
 from autocode.jobs import crash
+from autocode.jobs.engine.batch import Batch
 from autocode.jobs.engine.context import AttemptContext
 from autocode.jobs.engine.problems import presentable
 from autocode.jobs.engine.threads import in_daemon_thread
 from autocode.jobs.errors import AttemptEnded, JobsError, LedgerUnavailable, is_transient
-from autocode.jobs.kinds import I, Kind, P, Produced, Step
+from autocode.jobs.kinds import Chain, I, Kind, P, Produced, Step
 from autocode.jobs.ledger import results
 from autocode.jobs.ledger.checkpoints import MemoKey
 
@@ -37,13 +39,10 @@ _GRACE_SECONDS: Final = 1.0
 
 @dataclass(slots=True)
 class _Call:
-    """One call of a step: what a Prefect task run works on, through all of its retries."""
+    """What a Prefect task run works on, through all of its retries: a call of a step, or many."""
 
     context: AttemptContext
-    step: Step[Any]
-    inputs: Any
-    key: MemoKey
-    label: str
+    perform: Callable[[], Coroutine[Any, Any, Produced | State[Any] | None]]
     delays: list[float]
     failures: int = field(default=0)
 
@@ -68,11 +67,15 @@ def step_task(step: Step[Any]) -> StepTask:
     the checkpoint is in our store and ledger.
     """
 
-    async def run(call: _Call) -> Produced | State[Produced]:
-        crash.at("step.before")
+    async def run(call: _Call) -> Produced | State[Any] | None:
         if call.failures:
             await _announce(call, None)
-        return await _perform(call)
+        try:
+            return await call.perform()
+        except JobsError:
+            raise
+        except Exception as error:
+            raise presentable(error) from error
 
     declare = task(
         name=step.name,
@@ -85,23 +88,28 @@ def step_task(step: Step[Any]) -> StepTask:
     return declare(run)
 
 
-async def _perform(call: _Call) -> Produced | State[Produced]:
-    context = call.context
-    try:
-        recalled = await _unless_stopped(context, in_daemon_thread(context.recall, call.key))
-        if recalled is not None:
-            await asyncio.to_thread(context.commit, call.key, recalled, label=call.label, reused=True)
-            crash.at("step.after-checkpoint")
-            return Completed(name="Cached", message=f"Reused {recalled.digest}", data=recalled)
-        body = in_daemon_thread(call.step.body, context, call.inputs)
-        produced = await _unless_stopped(context, body)
-        await asyncio.to_thread(context.commit, call.key, produced, label=call.label, reused=False)
-        crash.at("step.after-checkpoint")
-    except JobsError:
-        raise
-    except Exception as error:
-        raise presentable(error) from error
+async def _perform(
+    context: AttemptContext, step: Step[Any], inputs: Any, key: MemoKey, label: str
+) -> Produced | State[Produced]:
+    crash.at("step.before")
+    recalled = await _unless_stopped(context, in_daemon_thread(context.recall, key))
+    if recalled is not None:
+        await asyncio.to_thread(context.commit, key, recalled, label=label, reused=True)
+        return Completed(name="Cached", message=f"Reused {recalled.digest}", data=recalled)
+    produced = await _unless_stopped(context, in_daemon_thread(step.body, context, inputs))
+    await asyncio.to_thread(context.commit, key, produced, label=label, reused=False)
     return produced
+
+
+async def _reuse(context: AttemptContext, batch: Batch, found: Sequence[int]) -> State[None]:
+    """Commit what is remembered; ``Cached``, if all of it was whole."""
+    whole = await _unless_stopped(context, in_daemon_thread(batch.reuse))
+    reused = batch.reused(found)
+    return Completed(name="Cached" if whole else None, message=f"Reused {reused}")
+
+
+async def _perform_group(context: AttemptContext, batch: Batch, group: Sequence[int]) -> None:
+    await _unless_stopped(context, in_daemon_thread(batch.perform, group))
 
 
 async def _unless_stopped(context: AttemptContext, work: asyncio.Future[T]) -> T:
@@ -157,24 +165,45 @@ class PrefectJob:
         """Run *step* as a Prefect task run, or take what it produced before."""
         self._context.check()
         self.current = label or step.name
-        call = _Call(
-            context=self._context,
-            step=step,
-            inputs=inputs,
-            key=step.memo_key(self.job_id, inputs),
-            label=self.current,
-            # drawn here and not by Prefect, so that the time of the next try can be shown
-            delays=step.retries.backoff.delays(step.retries.count),
-        )
+        key = step.memo_key(self.job_id, inputs)
+        perform = partial(_perform, self._context, step, inputs, key, self.current)
+        produced: Produced = await self._run(step, self.current, perform)
+        self.current = None
+        return produced
+
+    async def steps(
+        self, step: Step[I], chains: Sequence[Chain[I]], *, label: str, unit: str
+    ) -> list[Produced]:
+        """Run *step* many times, or take what it produced before: one Prefect task run for many calls."""
+        context = self._context
+        context.check()
+        batch = Batch(context, step, self.job_id, chains, unit)
+        try:
+            found = await _unless_stopped(context, in_daemon_thread(batch.look_up))
+            if found:
+                self.current = batch.label(found, label)
+                await self._run(step, self.current, partial(_reuse, context, batch, found))
+            for group in batch.groups():
+                self.current = batch.label(group, label)
+                await self._run(step, self.current, partial(_perform_group, context, batch, group))
+        except BaseException:
+            self.current = batch.failed or self.current
+            raise
+        finally:
+            batch.close()
+        self.current = None
+        return batch.results
+
+    async def _run(self, step: Step[Any], name: str, perform: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        # the delays are drawn here and not by Prefect, so that the time of the next try can be shown
+        call = _Call(self._context, perform, step.retries.backoff.delays(step.retries.count))
         configured = self._tasks[step.name].with_options(
-            task_run_name=self.current.replace("{", "(").replace("}", ")"),
+            task_run_name=name.replace("{", "(").replace("}", ")"),
             retry_delay_seconds=call.delays,
             retry_condition_fn=_announcing(call),
         )
         state = await configured(opaque(call), return_state=True)
-        produced: Produced = await state.aresult()
-        self.current = None
-        return produced
+        return await state.aresult()
 
     def read(self, digest: str) -> bytes:
         """Return a small object whole."""

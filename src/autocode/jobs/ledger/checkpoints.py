@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -13,56 +13,74 @@ from sqlalchemy.dialects import postgresql, sqlite
 from autocode.jobs.ledger import jobs
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.attempts import Attempt, attempt_holder, hold
-from autocode.jobs.ledger.database import Database, insert_missing
-from autocode.jobs.ledger.events import Fact, record
+from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger.events import Fact, record_all
+from autocode.jobs.ledger.memo import MemoKey, Produced
 
-__all__ = ["MemoKey", "Produced", "commit_step", "forget", "lookup", "refer", "reserve"]
+__all__ = [
+    "MemoKey",
+    "Produced",
+    "StepCommit",
+    "commit_step",
+    "commit_steps",
+    "forget",
+    "lookup",
+    "lookup_all",
+    "refer",
+    "reserve",
+    "reserve_all",
+]
+
+
+_MANY: Final = 250
+"""Values in one statement; SQLite takes a thousand in every version."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemoKey:
-    """Which step, of which revision, on which inputs."""
-
-    kind: str
-    step: str
-    revision: int
-    inputs: str
-
-    @property
-    def holder(self) -> str:
-        """The name under which the memo holds its object."""
-        return f"memo:{self.kind}:{self.step}:{self.revision}:{self.inputs.removeprefix('sha256:')[:32]}"
-
-
-@dataclass(frozen=True, slots=True)
-class Produced:
-    """An object that a step left in the store, and the objects that it names.
+class StepCommit:
+    """One step to commit.
 
     Args:
-        digest: the object's digest.
-        size: its size in bytes, uncompressed.
-        media_type: what it is.
-        needs: digests of the objects without which it means nothing.
+        key: the memo's key.
+        produced: the step's object; every object that it needs was reserved before.
+        label: the step as people see it, unique within the job (``read claude-code/1f0c…``).
+        reused: whether the object came from the memo.
     """
 
-    digest: str
-    size: int
-    media_type: str
-    needs: tuple[str, ...] = ()
+    key: MemoKey
+    produced: Produced
+    label: str
+    reused: bool
 
 
 def lookup(db: Database, key: MemoKey) -> Produced | None:
     """Return what the step produced for these inputs before, or ``None``. A hint: verify it in the store."""
+    return lookup_all(db, [key]).get(key)
+
+
+def lookup_all(db: Database, keys: Iterable[MemoKey]) -> dict[MemoKey, Produced]:
+    """Return what is remembered under each of *keys*, where anything is, as of one moment. Hints, too."""
+    wanted: dict[tuple[str, str, int], list[str]] = {}
+    for key in keys:
+        wanted.setdefault((key.kind, key.step, key.revision), []).append(key.inputs)
+    found: dict[MemoKey, Produced] = {}
     with db.read() as tx:
-        row = tx.execute(sa.select(t.memo).where(*_key(key))).first()
-        if row is None:
-            return None
-        needs = tx.execute(
-            sa.select(t.references.c.digest)
-            .where(t.references.c.holder == _object_holder(row.digest))
-            .order_by(t.references.c.digest)
-        ).scalars()
-        return Produced(row.digest, row.size, row.media_type, tuple(needs))
+        for (kind, step, revision), inputs in wanted.items():
+            for some in _batches(inputs):
+                rows = tx.execute(
+                    sa.select(t.memo).where(
+                        t.memo.c.kind == kind,
+                        t.memo.c.step == step,
+                        t.memo.c.revision == revision,
+                        t.memo.c.inputs.in_(some),
+                    )
+                ).all()
+                needs = _needs(tx, [row.digest for row in rows])
+                for row in rows:
+                    found[MemoKey(kind, step, revision, row.inputs)] = Produced(
+                        row.digest, row.size, row.media_type, needs[row.digest]
+                    )
+    return found
 
 
 def forget(db: Database, key: MemoKey) -> None:
@@ -73,9 +91,14 @@ def forget(db: Database, key: MemoKey) -> None:
 
 
 def reserve(db: Database, attempt: Attempt, digest: str, size: int) -> None:
-    """Reference an object tentatively, before its bytes become visible in the store.
+    """Reference an object tentatively, before its bytes become visible; see :func:`reserve_all`."""
+    reserve_all(db, attempt, [(digest, size)])
 
-    The object's row is the lock between writers and prune: whoever holds a reference is safe from it.
+
+def reserve_all(db: Database, attempt: Attempt, objects: Iterable[tuple[str, int]]) -> None:
+    """Reference objects, given by digest and size, before their bytes become visible, in one transaction.
+
+    An object's row is the lock between writers and prune: whoever holds a reference is safe from it.
 
     Raises:
         AttemptEnded: the attempt was ended.
@@ -83,31 +106,28 @@ def reserve(db: Database, attempt: Attempt, digest: str, size: int) -> None:
     with db.write() as tx:
         now = db.clock.now()
         hold(tx, attempt, now)
-        refer(tx, digest, size, attempt_holder(attempt.job_id, attempt.n), now)
+        holder = attempt_holder(attempt.job_id, attempt.n)
+        _refer_all(tx, [(digest, size, holder) for digest, size in objects], now)
 
 
 def refer(tx: sa.Connection, digest: str, size: int, holder: str, now: datetime) -> None:
     """Make *holder* hold the object, in the caller's transaction. Idempotent."""
-    insert_missing(tx, t.objects, digest=digest, size=size, state="live", created_at=now)
-    tx.execute(sa.update(t.objects).where(t.objects.c.digest == digest).values(state="live"))
-    insert_missing(tx, t.references, digest=digest, holder=holder, at=now)
+    _refer_all(tx, [(digest, size, holder)], now)
 
 
 def commit_step(
     db: Database, attempt: Attempt, key: MemoKey, produced: Produced, *, label: str, reused: bool
 ) -> None:
-    """Commit a step's memo, references and checkpoint under the fence, in one transaction.
+    """Commit one step; see :func:`commit_steps`."""
+    commit_steps(db, attempt, [StepCommit(key, produced, label, reused)])
 
-    A checkpoint that the job already has for this step, with the same digest, isn't written again: the
-    history of a job that crashed equals that of one that didn't, but for who did what.
 
-    Args:
-        db: the ledger.
-        attempt: who commits.
-        key: the memo's key.
-        produced: the step's object; every object that it needs was reserved before.
-        label: the step as people see it, unique within the job (``read claude-code/1f0c…``).
-        reused: whether the object came from the memo.
+def commit_steps(db: Database, attempt: Attempt, commits: Sequence[StepCommit]) -> None:
+    """Commit memo, references and checkpoint of each step under the fence, in one transaction.
+
+    A checkpoint that the job already has for a step, with the same digest, isn't written again: the history
+    of a job that crashed equals that of one that didn't, but for who did what. Checkpoints get their numbers
+    in the order of *commits*.
 
     Raises:
         AttemptEnded: the attempt was ended; nothing was written.
@@ -116,53 +136,121 @@ def commit_step(
         jobs.lock(tx, attempt.job_id)
         now = db.clock.now()
         hold(tx, attempt, now)
-        _remember(tx, attempt, key, produced, now)
-        last = tx.execute(
-            sa.select(t.checkpoints.c.digest)
-            .where(t.checkpoints.c.job_id == attempt.job_id, t.checkpoints.c.step == label)
-            .order_by(t.checkpoints.c.seq.desc())
-            .limit(1)
-        ).scalar()
-        if last == produced.digest:
-            return
-        seq = _next_seq(tx, attempt.job_id)
-        tx.execute(
-            sa.insert(t.checkpoints).values(
-                job_id=attempt.job_id,
-                seq=seq,
-                step=label,
-                digest=produced.digest,
-                attempt=attempt.n,
-                at=now,
-                reused=reused,
-            )
-        )
-        refer(tx, produced.digest, produced.size, f"job:{attempt.job_id}", now)
-        record(tx, attempt.job_id, Fact.CHECKPOINT, {"seq": seq}, now)
+        _remember(tx, attempt, commits, now)
+        last = _last(tx, attempt.job_id, [each.label for each in commits])
+        new = [each for each in commits if last.get(each.label) != each.produced.digest]
+        first = _next_seq(tx, attempt.job_id) if new else 0
+        rows = [
+            {
+                "job_id": attempt.job_id,
+                "seq": seq,
+                "step": each.label,
+                "digest": each.produced.digest,
+                "attempt": attempt.n,
+                "at": now,
+                "reused": each.reused,
+            }
+            for seq, each in enumerate(new, first)
+        ]
+        _execute(tx, sa.insert(t.checkpoints), rows)
+        holder = f"job:{attempt.job_id}"
+        _refer_all(tx, [(each.produced.digest, each.produced.size, holder) for each in new], now)
+        record_all(tx, attempt.job_id, Fact.CHECKPOINT, [{"seq": row["seq"]} for row in rows], now)
 
 
-def _remember(tx: sa.Connection, attempt: Attempt, key: MemoKey, produced: Produced, now: datetime) -> None:
+def _remember(tx: sa.Connection, attempt: Attempt, commits: Sequence[StepCommit], now: datetime) -> None:
     insert = postgresql.insert if tx.dialect.name == "postgresql" else sqlite.insert
-    values = {
-        "digest": produced.digest,
-        "size": produced.size,
-        "media_type": produced.media_type,
-        "job_id": attempt.job_id,
-        "at": now,
-    }
-    statement = insert(t.memo).values(
-        kind=key.kind, step=key.step, revision=key.revision, inputs=key.inputs, **values
-    )
+    statement = insert(t.memo)
+    set_ = {name: statement.excluded[name] for name in ("digest", "size", "media_type", "job_id", "at")}
     unique = ["kind", "step", "revision", "inputs"]
-    tx.execute(statement.on_conflict_do_update(index_elements=unique, set_=values))
-    tx.execute(
-        sa.delete(t.references).where(
-            t.references.c.holder == key.holder, t.references.c.digest != produced.digest
-        )
+    # two jobs that remember the same steps take the rows in the same order, so neither waits for the other
+    ordered = sorted(commits, key=lambda each: each.key.holder)
+    rows = [
+        {
+            "kind": each.key.kind,
+            "step": each.key.step,
+            "revision": each.key.revision,
+            "inputs": each.key.inputs,
+            "digest": each.produced.digest,
+            "size": each.produced.size,
+            "media_type": each.produced.media_type,
+            "job_id": attempt.job_id,
+            "at": now,
+        }
+        for each in ordered
+    ]
+    _execute(tx, statement.on_conflict_do_update(index_elements=unique, set_=set_), rows)
+    stale = sa.delete(t.references).where(
+        t.references.c.holder == sa.bindparam("by"), t.references.c.digest != sa.bindparam("kept")
     )
-    refer(tx, produced.digest, produced.size, key.holder, now)
-    for needed in produced.needs:
-        insert_missing(tx, t.references, digest=needed, holder=_object_holder(produced.digest), at=now)
+    _execute(tx, stale, [{"by": each.key.holder, "kept": each.produced.digest} for each in ordered])
+    _refer_all(tx, [(each.produced.digest, each.produced.size, each.key.holder) for each in ordered], now)
+    needed = {
+        (digest, _object_holder(each.produced.digest)) for each in ordered for digest in each.produced.needs
+    }
+    _execute(
+        tx,
+        insert(t.references).on_conflict_do_nothing(),
+        [{"digest": digest, "holder": holder, "at": now} for digest, holder in sorted(needed)],
+    )
+
+
+def _refer_all(tx: sa.Connection, held: Iterable[tuple[str, int, str]], now: datetime) -> None:
+    insert = postgresql.insert if tx.dialect.name == "postgresql" else sqlite.insert
+    ordered = sorted(set(held))
+    sizes = {digest: size for digest, size, _ in ordered}
+    _execute(
+        tx,
+        insert(t.objects).on_conflict_do_nothing(),
+        [
+            {"digest": digest, "size": size, "state": "live", "created_at": now}
+            for digest, size in sizes.items()
+        ],
+    )
+    alive = sa.update(t.objects).where(t.objects.c.digest == sa.bindparam("named")).values(state="live")
+    _execute(tx, alive, [{"named": digest} for digest in sizes])
+    _execute(
+        tx,
+        insert(t.references).on_conflict_do_nothing(),
+        [{"digest": digest, "holder": holder, "at": now} for digest, _, holder in ordered],
+    )
+
+
+def _execute(tx: sa.Connection, statement: sa.Executable, rows: Sequence[dict[str, Any]]) -> None:
+    if rows:
+        tx.execute(statement, rows)
+
+
+def _last(tx: sa.Connection, job_id: str, labels: Sequence[str]) -> dict[str, str]:
+    """Return the digest of the newest checkpoint of each label that the job has."""
+    last: dict[str, str] = {}
+    for some in _batches(labels):
+        query = (
+            sa.select(t.checkpoints.c.step, t.checkpoints.c.digest)
+            .where(t.checkpoints.c.job_id == job_id, t.checkpoints.c.step.in_(some))
+            .order_by(t.checkpoints.c.seq)
+        )
+        last.update({row.step: row.digest for row in tx.execute(query)})
+    return last
+
+
+def _needs(tx: sa.Connection, digests: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each object the digests of those that it needs, sorted."""
+    holders = {_object_holder(digest): digest for digest in digests}
+    found: dict[str, list[str]] = {digest: [] for digest in digests}
+    query = (
+        sa.select(t.references.c.holder, t.references.c.digest)
+        .where(t.references.c.holder.in_(list(holders)))
+        .order_by(t.references.c.digest)
+    )
+    for row in tx.execute(query) if holders else ():
+        found[holders[row.holder]].append(row.digest)
+    return {digest: tuple(needs) for digest, needs in found.items()}
+
+
+def _batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(values), _MANY):
+        yield values[start : start + _MANY]
 
 
 def _next_seq(tx: sa.Connection, job_id: str) -> int:

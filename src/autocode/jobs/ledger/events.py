@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 
-__all__ = ["Fact", "read_after", "record", "record_progress", "reserve_cursors", "unstamped"]
+__all__ = ["Fact", "read_after", "record", "record_all", "record_progress", "reserve_cursors", "unstamped"]
 
 
 class Fact(StrEnum):
@@ -40,6 +40,15 @@ def record(tx: sa.Connection, job_id: str, fact: Fact, detail: Mapping[str, Any]
         .returning(t.events.c.id)
     )
     return int(result.scalar_one())
+
+
+def record_all(
+    tx: sa.Connection, job_id: str, fact: Fact, details: Sequence[Mapping[str, Any]], at: datetime
+) -> None:
+    """Record several events of one kind without cursors, in order. The caller holds the job's lock."""
+    if details:
+        rows = [{"job_id": job_id, "fact": fact.value, "detail": dict(each), "at": at} for each in details]
+        tx.execute(sa.insert(t.events), rows)
 
 
 def record_progress(tx: sa.Connection, job_id: str, at: datetime) -> None:

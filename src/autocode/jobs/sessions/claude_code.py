@@ -132,7 +132,14 @@ class _Session(Mapper):
         base = self._identities.claim(own, item.position, parent)
         at = self.time(line.get("timestamp"))
         self._saw_session(line.get("sessionId"))
-        rest = {key: value for key, value in line.items() if self._is_own(key, value)}
+        head = self._head or {}
+        rest = {
+            key: value
+            for key, value in line.items()
+            if key not in _COMMON and not (key in head and head[key] == value and value is not None)
+        }
+        if not isinstance(line.get("isSidechain", False), bool):
+            rest["isSidechain"] = line["isSidechain"]
         if own is not None and base != own:
             rest["uuid"] = own
         if parent is not None and not isinstance(parent, str):
@@ -149,13 +156,6 @@ class _Session(Mapper):
             record |= fields
             self.link(record)
             yield record
-
-    def _is_own(self, key: str, value: object) -> bool:
-        """Say whether a field belongs to this line: neither common, nor the same as in the session record."""
-        if key in _COMMON:
-            return key == "isSidechain" and not isinstance(value, bool)
-        head = self._head or {}
-        return not (key in head and head[key] == value and value is not None)
 
     def _drafts(self, line: dict[str, Any], rest: dict[str, Any]) -> list[Draft]:
         kind = word(line.get("type"))

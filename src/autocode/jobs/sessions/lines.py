@@ -79,14 +79,29 @@ class _Splitter:
         self._report.open_line = not self._line_is_empty
 
     def _text(self, text: bytes) -> Iterator[Segment]:
-        pieces = iter(text.split(b"\n"))
-        self._hold(next(pieces))
+        first, *pieces = text.split(b"\n")
+        self._hold(first)
+        if not pieces:
+            return
+        yield from self._finish()
+        self._end_line()
+        last = pieces.pop()
         for piece in pieces:
-            yield from self._finish()
-            self._pad(1)
-            self._line += 1
-            self._line_is_empty = True
-            self._hold(piece)
+            size = len(piece)
+            if size > self._max_line:
+                self._hold(piece)
+                yield from self._finish()
+            elif size:
+                # a whole line, as nearly all of them are: nothing has to be held
+                yield Segment(self._line, self._offset, piece)
+                self._offset += size
+            self._end_line()
+        self._hold(last)
+
+    def _end_line(self) -> None:
+        self._pad(1)
+        self._line += 1
+        self._line_is_empty = True
 
     def _pad(self, length: int) -> None:
         self._offset += length

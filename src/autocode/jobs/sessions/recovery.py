@@ -51,6 +51,16 @@ def objects(
         if part.line != line:
             line, ordinal = part.line, 0
         data, offset = part.data, part.offset
+        if data[0] == _OPEN and data[-1] == _CLOSE:
+            # one object that fills its line, as nearly all of them do
+            try:
+                value = loads(data, report.lost)
+            except ValueError:
+                pass
+            else:
+                yield Found(value, offset, len(data), f"L{line}:{ordinal}" if ordinal else f"L{line}")
+                ordinal += 1
+                continue
         if offset == 0 and data.startswith(_BOM):
             data, offset = data[len(_BOM) :], len(_BOM)
             report.padding += len(_BOM)

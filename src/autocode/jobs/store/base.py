@@ -117,6 +117,19 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def check(self, digest: str) -> ObjectInfo:
+        """Read every stored byte, compare size and checksum with the trailer, and return the sizes.
+
+        A tenth of what :meth:`verify` costs, since nothing is decompressed. It finds a changed bit anywhere
+        but in the trailer's size, and whatever disks and killed processes do to a file; not another sound
+        object under this name, which takes somebody with access to the folder. A reader finds those, too.
+
+        Raises:
+            ObjectMissing: there is no such object.
+            ObjectCorrupt: its stored bytes aren't those that were written; it is in quarantine.
+        """
+        ...
+
     def list(self, after: str | None = None) -> Iterator[str]:
         """Yield the digests of all objects in ascending order, those above *after* only.
 

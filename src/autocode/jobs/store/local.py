@@ -8,7 +8,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
@@ -18,7 +18,7 @@ from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, UsageError
 from autocode.jobs.store import posix
 from autocode.jobs.store.encoding import ObjectInfo
 from autocode.jobs.store.reader import CHUNK, Damage, VerifiedReader, read_trailer
-from autocode.jobs.store.staging import LocalStaging
+from autocode.jobs.store.staging import Handed, LocalStaging
 
 __all__ = ["LocalStore"]
 
@@ -64,7 +64,25 @@ class LocalStore:
         """Begin a new object; see :meth:`ObjectStore.stage <autocode.jobs.store.base.ObjectStore.stage>`."""
         with posix.explained(self.root):
             self._ensure(self._temp)
-            return LocalStaging(self._temp, root=self.root, link=self._link)
+            return LocalStaging(self._temp, root=self.root, link=self._link, sync=self._sync)
+
+    def adopt(self, handed: Handed) -> LocalStaging:
+        """Take over a finished object that another process wrote; see :meth:`LocalStaging.hand_over`."""
+        return LocalStaging(self._temp, root=self.root, link=self._link, sync=self._sync, handed=handed)
+
+    def publish_all(self, stagings: Sequence[LocalStaging]) -> None:
+        """Make several ended objects durable and visible: first all bytes, then all names.
+
+        The disk is asked to write everything before anything is waited for; each folder is synced once. Not
+        atomic: after an error some of them are visible. Raises what :meth:`Staging.publish
+        <autocode.jobs.store.base.Staging.publish>` raises.
+        """
+        for staging in stagings:
+            staging.write_out()
+        digests = [staging.link().digest for staging in stagings]
+        with posix.explained(self.root):
+            for folder in sorted({self.path_of(digest).parent for digest in digests}):
+                posix.sync_folder(folder)
 
     def open(self, digest: str) -> VerifiedReader:
         """Open an object; see :meth:`ObjectStore.open <autocode.jobs.store.base.ObjectStore.open>`."""
@@ -106,6 +124,12 @@ class LocalStore:
         with self.open(digest) as reader:
             while reader.readinto(buffer):
                 pass
+            return reader.info
+
+    def check(self, digest: str) -> ObjectInfo:
+        """Compare checksums; see :meth:`ObjectStore.check <autocode.jobs.store.base.ObjectStore.check>`."""
+        with self.open(digest) as reader:
+            reader.check()
             return reader.info
 
     def list(self, after: str | None = None) -> Iterator[str]:
@@ -179,8 +203,10 @@ class LocalStore:
                     if not left:
                         raise
         temp.unlink(missing_ok=True)
-        posix.sync_folder(path.parent)
         return info
+
+    def _sync(self, digest: str) -> None:
+        posix.sync_folder(self.path_of(digest).parent)
 
     def _condemn(self, digest: str, reason: str, file: BinaryIO | None) -> NoReturn:
         try:

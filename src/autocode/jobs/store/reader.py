@@ -22,6 +22,7 @@ CHUNK: Final = 256 << 10
 """Bytes in one piece of content where the caller doesn't choose."""
 
 _STORED_CHUNK: Final = 128 << 10
+_MISMATCH: Final = "its stored bytes don't match the checksum in its trailer"
 
 
 class Damage(Exception):
@@ -139,6 +140,22 @@ class VerifiedReader(io.RawIOBase):
             self._damaged(f"it can't be read: {error.strerror}")
         return count
 
+    def check(self) -> None:
+        """Compare the stored bytes with the trailer's checksum, without decompressing them.
+
+        Nothing can be read afterwards, and nothing of the content was proven.
+
+        Raises:
+            ObjectCorrupt: they differ; the object was moved to quarantine.
+        """
+        try:
+            while self._frames.left and self._frames.read(CHUNK):
+                pass
+        except OSError as error:
+            self._damaged(f"it can't be read: {error.strerror}")
+        if not self._matches():
+            self._damaged(_MISMATCH)
+
     def readall(self) -> bytes:
         """Return the rest of the content. Prefer :meth:`read_all` with a limit for what came from outside."""
         return b"".join(self)
@@ -172,12 +189,15 @@ class VerifiedReader(io.RawIOBase):
             raise Damage(f"it holds more than the {self._info.size} bytes of its trailer")
         if self._position < self._info.size:
             raise Damage(f"it ends after {self._position} of the {self._info.size} bytes of its trailer")
-        if self._frames.left or self._frames.crc != self._crc:
-            raise Damage("its stored bytes don't match the checksum in its trailer")
+        if not self._matches():
+            raise Damage(_MISMATCH)
         actual = "sha256:" + self._hash.hexdigest()
         if actual != self._info.digest:
             raise Damage(f"its content is {actual}")
         self._verified = True
+
+    def _matches(self) -> bool:
+        return not self._frames.left and self._frames.crc == self._crc
 
     def _damaged(self, reason: str) -> NoReturn:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from autocode.jobs import crash
 from autocode.jobs.store.encoding import Encoder, ObjectInfo
@@ -18,9 +18,23 @@ from autocode.jobs.store.posix import explained, write_all
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["LocalStaging"]
+__all__ = ["Handed", "LocalStaging"]
 
 _MIB: Final = 1 << 20
+
+
+class Handed(NamedTuple):
+    """An ended temp file on its way from the process that wrote it to the one that publishes it.
+
+    Args:
+        name: its name in the folder of temp files.
+        file: descriptor that holds its lock.
+        info: digest and sizes.
+    """
+
+    name: str
+    file: int
+    info: ObjectInfo
 
 
 class LocalStaging:
@@ -32,17 +46,34 @@ class LocalStaging:
     Args:
         folder: where temp files live, on the file system of the objects.
         root: the store, for messages.
-        link: gives a finished temp file its final name, durably, and returns the info of what then stands
-            there.
+        link: gives a finished temp file its final name, and returns the info of what then stands there; the
+            name is not durable yet.
+        sync: makes the name of the object with this digest durable.
+        handed: a finished temp file that another process wrote, see :meth:`hand_over`.
     """
 
-    def __init__(self, folder: Path, *, root: Path, link: Callable[[Path, ObjectInfo], ObjectInfo]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        root: Path,
+        link: Callable[[Path, ObjectInfo], ObjectInfo],
+        sync: Callable[[str], None],
+        handed: Handed | None = None,
+    ) -> None:
         self._root = root
         self._link = link
+        self._sync = sync
         self._encoder = Encoder()
         self._info: ObjectInfo | None = None
         self._published = False
-        self._path, self._file = _create_locked(folder)
+        self._durable = False
+        self._path: Path
+        self._file: int | None
+        if handed is None:
+            self._path, self._file = _create_locked(folder)
+        else:
+            self._path, self._file, self._info = folder / handed.name, handed.file, handed.info
 
     def __enter__(self) -> Self:
         return self
@@ -71,6 +102,13 @@ class LocalStaging:
 
     def finish(self) -> ObjectInfo:
         """Make the bytes durable; see :meth:`Staging.finish <autocode.jobs.store.base.Staging.finish>`."""
+        info = self.end()
+        if not self._durable:
+            self.sync()
+        return info
+
+    def end(self) -> ObjectInfo:
+        """End the object without waiting for the disk, for somebody who will :meth:`sync` it. Idempotent."""
         if self._info is None:
             if self._file is None:
                 raise ValueError("this object was discarded")
@@ -78,8 +116,48 @@ class LocalStaging:
             self._info = self._encoder.info
         return self._info
 
+    def write_out(self) -> None:
+        """Ask the disk to begin, so that a :meth:`sync` has little to wait for."""
+        if self._file is not None and not self._durable and hasattr(os, "posix_fadvise"):
+            # on Linux this starts the writing of what is dirty (mm/fadvise.c); elsewhere it may do nothing
+            os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def sync(self) -> None:
+        """Make an object that was ended durable, under no name yet."""
+        if self._file is None:
+            raise ValueError("this object was discarded")
+        try:
+            with explained(self._root):
+                os.fsync(self._file)
+        except BaseException:
+            self.discard()
+            raise
+        self._durable = True
+
+    def hand_over(self) -> Handed:
+        """Give the ended temp file away: somebody else publishes or discards it, and holds its lock.
+
+        Raises:
+            ValueError: this object was discarded or published.
+        """
+        info = self.end()
+        if self._file is None:
+            raise ValueError("this object was discarded or published")
+        handed = Handed(self._path.name, self._file, info)
+        self._file = None
+        return handed
+
     def publish(self) -> ObjectInfo:
         """Make it visible; see :meth:`Staging.publish <autocode.jobs.store.base.Staging.publish>`."""
+        was_published = self._published
+        info = self.link()
+        if not was_published:
+            with explained(self._root):
+                self._sync(info.digest)
+        return info
+
+    def link(self) -> ObjectInfo:
+        """Give it its name, which survives a power loss once the name's folder was synced. Idempotent."""
         info = self.finish()
         if not self._published:
             if self._file is None:
@@ -109,7 +187,6 @@ class LocalStaging:
                 if last:
                     # before the fsync, so that the mode is as durable as the bytes
                     os.fchmod(self._file, 0o444)
-                    os.fsync(self._file)
         except BaseException:
             self.discard()
             raise

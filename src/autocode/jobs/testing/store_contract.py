@@ -235,6 +235,24 @@ class StoreContract:
 
         assert missed == []
 
+    def test_a_check_finds_a_flipped_bit_without_decompressing(self, store: ObjectStore) -> None:
+        """No byte of a stored object but the eight of its size can change unseen by a check."""
+        info = put_bytes(store, b"abc")
+        missed = []
+
+        for index in range(info.stored_size):
+            self.tamper(store, info.digest, functools.partial(_flip, index, 1 << index % 8))
+            try:
+                store.check(info.digest)
+                missed.append(index)
+                store.delete(info.digest)
+            except ObjectCorrupt:
+                pass
+            put_bytes(store, b"abc")
+
+        assert missed == list(range(info.stored_size - 12, info.stored_size - 4))
+        assert store.check(info.digest) == info
+
     def test_a_reader_stopped_half_way_proves_nothing(self, store: ObjectStore) -> None:
         """Closing early raises nothing and claims nothing, also where the unread part is damaged."""
         info = put_bytes(store, _NOISE)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from autocode.jobs.errors import NoSessions
-from autocode.jobs.kinds import JobContext, Kind, Produced, StepContext, register
+from autocode.jobs.kinds import Call, JobContext, Kind, Produced, StepContext, register
 from autocode.jobs.operations.export.bundle import write_manifest
 from autocode.jobs.operations.export.payload import (
     BundleInputs,
@@ -21,7 +21,7 @@ from autocode.jobs.operations.export.payload import (
 )
 from autocode.jobs.operations.export.read import read_session
 from autocode.jobs.operations.export.scan import scan_sources
-from autocode.jobs.redaction import DEFAULT_POLICY, Policy, Redactor
+from autocode.jobs.redaction import DEFAULT_POLICY, CustomRules, Policy, Redactor
 
 __all__ = ["EXPORT", "bundle", "read", "scan"]
 
@@ -38,7 +38,11 @@ def scan(context: StepContext, inputs: ScanInputs) -> Produced:
     return scan_sources(context, inputs)
 
 
-@EXPORT.step(revision=2)
+def _after(inputs: ReadInputs, before: Produced) -> ReadInputs:
+    return inputs.model_copy(update={"before": before.digest})
+
+
+@EXPORT.step(revision=2, apart=True, follow=_after)
 def read(context: StepContext, inputs: ReadInputs) -> Produced:
     """Turn one session into the normal form."""
     return read_session(context, inputs)
@@ -66,18 +70,10 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
     files = {file.sha256: file for file in reversed(found.files)}
     wanted = [files[sha256] for sha256 in sorted(files)]
     exported = [file for file in wanted if file.reader is not None or not payload.redact]
-    total = sum(file.size for file in exported)
-    done = 0
-    entries: list[str] = []
-    for file in exported:
-        before: str | None = None
-        for label, inputs in _parts_of(file, policy, done=done, total=total):
-            given = inputs.model_copy(update={"before": before, "rules": payload.rules})
-            before = (await job.step(read, given, label=label)).digest
-            job.progress(inputs.done_before + inputs.size, total, "bytes")
-        assert before is not None
-        entries.append(before)
-        done += file.size
+    chains = [list(_parts_of(file, policy, payload.rules)) for file in exported]
+    entries = [
+        entry.digest for entry in await job.steps(read, chains, label="read {} sessions", unit="bytes")
+    ]
     return await job.step(
         bundle,
         BundleInputs(
@@ -92,14 +88,14 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
 
 
 def _parts_of(
-    file: FoundFile, policy: Policy | None, *, done: int, total: int
-) -> Iterator[tuple[str, ReadInputs]]:
-    """Yield the label and the inputs of each part, but for what the part before left."""
+    file: FoundFile, policy: Policy | None, rules: CustomRules | None
+) -> Iterator[Call[ReadInputs]]:
+    """Yield the call for each part, but for what the part before left."""
     parts = file.cut()
     offset = 0
     for number, part in enumerate(parts, 1):
         last = number == len(parts)
-        yield (
+        yield Call(
             _label(file, number, len(parts), policy or DEFAULT_POLICY),
             ReadInputs(
                 size=part.size,
@@ -111,12 +107,12 @@ def _parts_of(
                 revision=file.revision,
                 policy=None if policy is None else policy.digest,
                 raw=policy is None,
+                rules=rules,
                 path=file.path,
                 name=file.name,
                 offset=offset,
-                done_before=done + offset,
-                total=total,
             ),
+            part.size,
         )
         offset += part.size
 
@@ -138,4 +134,4 @@ def _some_session(found: ScanResult) -> None:
     kinds = Counter(file.label for file in found.files)
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "no file at all"
     left = f"; left out: {sum(found.reasons.values())}" if found.reasons else ""
-    raise NoSessions(f"The selection holds no Claude Code or Codex session: {told}{left}.")
+    raise NoSessions(f"The selection holds no session that a reader understands: {told}{left}.")

@@ -153,7 +153,7 @@ class ScanResult(_Frozen):
 
 
 class ReadInputs(_Frozen):
-    """What ``read`` depends on. Where the bytes lie and how far the job is don't belong to it.
+    """What ``read`` depends on. Where the bytes lie doesn't belong to it.
 
     ``size`` and ``sha256`` are those of the part; ``whole`` is the file, given with the ``last`` part of
     several. ``before`` is what the part before left. ``policy`` is the policy's digest, and stands for
@@ -173,8 +173,6 @@ class ReadInputs(_Frozen):
     path: str = Field(exclude=True)
     name: str = Field(exclude=True)
     offset: int = Field(exclude=True)
-    done_before: int = Field(exclude=True)
-    total: int = Field(exclude=True)
 
 
 class BundleInputs(_Frozen):

@@ -196,7 +196,7 @@ def _frozen(inputs: ReadInputs) -> AbstractContextManager[FrozenStream]:
 
 
 def _tell(context: StepContext, inputs: ReadInputs, stream: FrozenStream) -> None:
-    context.progress(inputs.done_before + stream.position, inputs.total, "bytes")
+    context.progress(stream.position, inputs.size, "bytes")
 
 
 def _named(produced: Produced) -> dict[str, Any]:

@@ -1,0 +1,136 @@
+"""The parent's side of the processes that perform steps apart."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from pathlib import Path
+from typing import Any, Final
+
+from autocode.jobs import crash
+from autocode.jobs.errors import UnexpectedError
+from autocode.jobs.kinds import Call, Produced, Step
+from autocode.jobs.store.staging import Handed
+
+__all__ = ["Worker", "WorkerDied", "processes"]
+
+_MOST: Final = 8
+_FAREWELL_SECONDS: Final = 5.0
+
+
+class WorkerDied(UnexpectedError):
+    """A process that performed steps ended before its work did."""
+
+    type = "worker-died"
+    title = "A working process died"
+    default_hint = "It is tried again; if that happens often, look whether the machine runs out of memory."
+
+
+def processes() -> int:
+    """Return how many processes may work at once: the cores of this process, or ``AUTOCODE_PROCESSES``.
+
+    With fewer than two everything is done in the process itself.
+    """
+    named = os.environ.get("AUTOCODE_PROCESSES", "")
+    if named.isdecimal():
+        return min(int(named), 64)
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), _MOST)
+    return min(os.cpu_count() or 1, _MOST)
+
+
+class Worker:
+    """One process, started by the constructor; it performs chains in the order in which they are sent.
+
+    It ends when :meth:`close` is called or this process ends, however that happens: its socket closes then.
+
+    Args:
+        home: the home whose store it writes to.
+        step: the step that it performs.
+    """
+
+    def __init__(self, home: Path, step: Step[Any]) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "autocode.jobs.engine.worker_process",
+                    str(theirs.fileno()),
+                    str(home),
+                ],
+                # as multiprocessing does it: what can be imported here can be imported there
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        self._socket = Connection(ours.detach())
+        self.is_ready = False
+        """It has imported what it needs."""
+        body: Any = step.body
+        self._send(("step", body.__module__, step.kind, step.name, crash.armed_point()))
+
+    def run(self, chain: int, calls: list[Call[Any]], before: Produced | None) -> None:
+        """Send a chain of calls; :meth:`receive` gives what becomes of it."""
+        self._send(("run", chain, calls, before))
+
+    def receive(self, timeout: float) -> tuple[Any, ...] | None:
+        """Return the next message, or ``None`` after *timeout* seconds.
+
+        ``("done", chain, number, produced, objects)`` with the finished objects as :class:`Handed`,
+        ``("progress", chain, number, done)``, ``("error", chain, number, error)``, or ``("end", chain)``.
+
+        Raises:
+            WorkerDied: the process is gone.
+        """
+        try:
+            if not self._socket.poll(timeout):
+                return None
+            message: tuple[Any, ...] = self._socket.recv()
+            if message[0] == "ready":
+                self.is_ready = True
+                return None
+            if message[0] == "passed":
+                self._send(("go", _passed(message[1])))
+                return None
+            if message[0] == "done":
+                *told, objects = message
+                return *told, [Handed(name, recv_handle(self._socket), info) for name, info in objects]
+        except (EOFError, OSError) as error:
+            raise self._died() from error
+        return message
+
+    def close(self) -> None:
+        """End the process at once, and wait for that. What it was writing is left to a sweep. Idempotent."""
+        self._process.kill()
+        with suppress(OSError):
+            self._socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_FAREWELL_SECONDS)
+
+    def _send(self, message: tuple[Any, ...]) -> None:
+        try:
+            self._socket.send(message)
+        except OSError as error:
+            raise self._died() from error
+
+    def _died(self) -> WorkerDied:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_FAREWELL_SECONDS)
+        return WorkerDied(f"A process that performs steps ended with status {self._process.returncode}.")
+
+
+def _passed(point: str) -> Exception | None:
+    """Pass a crash point here for the process that works for us; return what it shall raise."""
+    try:
+        crash.at(point)
+    except crash.CrashRaised as raised:
+        return raised
+    return None
