@@ -195,6 +195,16 @@ def test_marks_of_redaction_are_marked(tmp_path: Path) -> None:
     assert html.count(f'<mark class="gone" title="Redacted: github-token, number 1">{mark}</mark>') >= 3
 
 
+def test_a_bare_address_is_a_link(tmp_path: Path) -> None:
+    """An address in a sentence can be followed; one in code or in a link already stays as it is."""
+    text = "See https://example.org/a?b=1&c=2. Or `https://example.org/code` or [x](https://example.org/x)."
+
+    page = Page(one_page(tmp_path, [session(), said(text)]))
+
+    links = [link for link in page.links if link.startswith("https:")]
+    assert links == ["https://example.org/a?b=1&c=2", "https://example.org/x"]
+
+
 def test_losses_and_damage_are_told(tmp_path: Path) -> None:
     """The top of the page says that something is missing, and the account says what."""
     text = bare(
@@ -209,10 +219,7 @@ def test_losses_and_damage_are_told(tmp_path: Path) -> None:
         )
     )
 
-    assert (
-        "Not everything is on this page: 1 damaged span (80 bytes), 3 redacted secrets, 2 other losses."
-        in text
-    )
+    assert "Not everything is on this page: 1 damaged span (80 bytes), 3 redacted secrets, 2 losses." in text
     assert "byte 512 80 bytes, truncated" in text
     assert "lone-surrogate 2: half characters, replaced by" in text
     assert "jwt 3" in text

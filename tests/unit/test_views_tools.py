@@ -45,6 +45,7 @@ def shown(name: str, value: Any) -> Shown:
         ("MultiEdit", {"file_path": "a", "edits": [{"old_string": "a", "new_string": ""}]}, "a +0 -1"),
         ("apply_patch", PATCH, "a.py"),
         ("apply_patch", {"input": PATCH}, "a.py"),
+        ("str_replace_editor", {"command": "create", "path": "/x/a", "file_text": "a"}, "/x/a +1 -0"),
         ("TodoWrite", {"todos": [{"status": "completed"}, {"status": "pending"}]}, "1 of 2 done"),
         ("odd", {"a": 1}, '{"a":1}'),
         ("odd", "just text", "just text"),

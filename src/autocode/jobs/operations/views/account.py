@@ -74,8 +74,14 @@ def date_text(first: str | None, last: str | None) -> str:
     return f"{begin} UTC" if first[:16] == last[:16] else f"{begin} to {end} UTC"
 
 
-def caution_of(source: SessionSource, report: Mapping[str, Any]) -> str:
-    """Return what the bundle lacks of the original, in one line; empty where nothing that can be read is."""
+def caution_of(source: SessionSource, report: Mapping[str, Any], sessions: int = 1) -> str:
+    """Return what the bundle lacks of the original, in one line; empty where nothing that can be read is.
+
+    Args:
+        source: whose manifest counts it.
+        report: the source's.
+        sessions: how many the source has; these counts are of all of them together.
+    """
     facts = source.facts
     parts = []
     if facts.damaged:
@@ -83,14 +89,29 @@ def caution_of(source: SessionSource, report: Mapping[str, Any]) -> str:
     redacted = sum(facts.redacted.values()) or int((report.get("redaction") or {}).get("total") or 0)
     if redacted:
         parts.append(plural(redacted, "redacted secret"))
-    told = sum(count for name, count in facts.lost.items() if name not in _OF_NO_USE)
-    if told:
-        parts.append(plural(told, "other loss", "other losses"))
+    lost = sum(count for name, count in facts.lost.items() if _takes_something(name))
+    if lost:
+        parts.append(plural(lost, "loss", "losses"))
+    if parts and sessions > 1:
+        parts[-1] += f" in all {sessions:,} sessions of its file"
     return ", ".join(parts)
 
 
+def _takes_something(name: str) -> bool:
+    # what wasn't understood was kept whole, and stands on the page as it is
+    return name not in _OF_NO_USE and not name.startswith("unknown-")
+
+
 _OF_NO_USE: Final = frozenset(
-    {"thinking-signature", "byte-order-mark", "nul-byte", "duplicate-id", "unusable-id"}
+    {
+        "thinking-signature",
+        "byte-order-mark",
+        "nul-byte",
+        "duplicate-id",
+        "unusable-id",
+        "id-limit",
+        "cyclic-parent",
+    }
 )
 """Losses that take nothing from who reads; the account has them, the top of a page doesn't."""
 

@@ -46,8 +46,13 @@ class Session:
     overview: Overview
     page: str
     records: Iterator[Record]
-    last: bool
-    """Whether it is its source's last: where subagents go that no call names."""
+    count: int
+    """How many sessions its source has."""
+
+    @property
+    def last(self) -> bool:
+        """Whether it is its source's last: where subagents go that no call names."""
+        return self.overview.number == self.count - 1
 
 
 class Library:
@@ -85,9 +90,7 @@ class Library:
             report, overviews = self.survey(source)
             pages = [self._page(source, each.number, len(overviews)) for each in overviews]
             for number, records in by_session(self.records(source)):
-                yield Session(
-                    source, report, overviews[number], pages[number], records, number == len(overviews) - 1
-                )
+                yield Session(source, report, overviews[number], pages[number], records, len(overviews))
 
     def survey(self, source: SessionSource) -> tuple[dict[str, Any], list[Overview]]:
         """Return the report of *source* and the overviews of its sessions: the first pass."""

@@ -71,6 +71,7 @@ def show_call(call: Call, cwd: str | None) -> Shown:
     edits = _edits(value)
     gist = _gist(value, cwd)
     if edits:
+        gist = shortened(_from(str(value.get("file_path", value.get("path", ""))), cwd), _GIST)
         added = sum(len(lines) for piece in edits for kind, lines in piece.hunks if kind == "added")
         removed = sum(len(lines) for piece in edits for kind, lines in piece.hunks if kind == "removed")
         gist = f"{gist}  +{added:,} -{removed:,}".strip()

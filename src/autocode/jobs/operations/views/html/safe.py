@@ -20,7 +20,8 @@ _LONGEST: Final = 200_000
 """Characters of one message that are rendered; a longer one is shown as plain text."""
 
 _MARK: Final = re.compile(r"\[REDACTED:([a-z0-9-]{1,40}):([0-9]{1,9})\]")
-_MARK_OR_TAG: Final = re.compile(rf"<[^>]*>|{_MARK.pattern}")
+_URL: Final = r"https?://(?:(?!&(?:lt|gt|quot);)[^\s<>\"'\[\]])+"
+_PIECES: Final = re.compile(rf"{_MARK.pattern}|(<[^>]*>)|({_URL})")
 _LINK: Final = re.compile(r"(?:https?://|mailto:)[^\s<>\"']+", re.IGNORECASE)
 _BLOCKS: Final = (
     "blockquote",
@@ -93,7 +94,7 @@ class MarkdownRenderer:
             strip_comments=True,
         )
         # a tag of nh3's output has no > in its attributes: addresses are percent-encoded, classes are ours
-        return Markup(_MARK_OR_TAG.sub(_marked, html))  # noqa: S704 - sanitised in the lines above
+        return Markup(_PIECES.sub(_Linked(), html))  # noqa: S704 - sanitised in the lines above
 
     def _code(self, text: str, language: str) -> str:
         return f"<pre><code>{self._highlighter.code(text, language)}</code></pre>\n"
@@ -127,6 +128,28 @@ class MarkdownRenderer:
         return f'<a href="{escape(source)}">[image: {words}]</a>'
 
 
+class _Linked:
+    """Marks redactions, and makes links of bare addresses outside of links and code."""
+
+    def __init__(self) -> None:
+        self._inside = 0
+
+    def __call__(self, match: re.Match[str]) -> str:
+        if match[3] is not None:
+            if match[3].startswith(("<a ", "<code")):
+                self._inside += 1
+            elif match[3] in {"</a>", "</code>"}:
+                self._inside -= 1
+            return match[3]
+        if match[4] is None:
+            return _marked(match)
+        if self._inside:
+            return match[4]
+        # what ends a sentence doesn't belong to an address in it
+        address = match[4].rstrip(".,;:!?)*_")
+        return f'<a href="{address}" rel="noreferrer noopener">{address}</a>{match[4][len(address) :]}'
+
+
 def _kept(tag: str, name: str, value: str) -> str | None:
     if name == "href":
         return value if _LINK.fullmatch(value) else None
@@ -137,6 +160,4 @@ def _kept(tag: str, name: str, value: str) -> str | None:
 
 
 def _marked(match: re.Match[str]) -> str:
-    if match[1] is None:
-        return match[0]
     return f'<mark class="gone" title="Redacted: {match[1]}, number {match[2]}">{match[0]}</mark>'

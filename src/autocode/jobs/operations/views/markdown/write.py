@@ -73,7 +73,7 @@ def _write(out: TextIO, session: Session, agents: dict[str, tuple[str, str]]) ->
     overview, source = session.overview, session.source
     out.write(front_matter(_front(session)))
     out.write(f"\n\n# {inline(overview.headline)}\n\n")
-    caution = caution_of(source, session.report)
+    caution = caution_of(source, session.report, session.count)
     if caution:
         out.write(f"*Not everything is in this file: {caution}. The account is at its end.*\n\n")
     renderer = Renderer(_text(overview.session.get("cwd")) or None, agent=source.parent_path is not None)
