@@ -93,8 +93,8 @@ def test_the_ledger_s_complaint_about_a_query_is_passed_on(lesson: Lesson) -> No
     """A mistake in SQL is told as such."""
     lesson.run("jobs list", home="sql")
 
-    with pytest.raises(UsageError, match="no such table: nothing"):
-        lesson.query("SELECT * FROM nothing", "sql")
+    with pytest.raises(UsageError, match="no such table: nowhere"):
+        lesson.query("SELECT * FROM nowhere", "sql")
 
 
 def test_a_stopped_lesson_stays_stopped() -> None:
