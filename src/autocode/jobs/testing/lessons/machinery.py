@@ -85,17 +85,24 @@ class Machinery:
             self._server.set_result(address)
 
     def _end_server(self) -> None:
-        try:
-            pid = self.address.pid
-        except Exception:  # noqa: BLE001 - a server that never started needs no end
+        lock = self.folders.server.run / "server.lock"
+        # one that is still starting isn't waited for: it holds its lock long before it answers
+        while not self._server.done():
+            starting = locks.owner(lock)
+            if starting is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(starting, signal.SIGKILL)
+            threading.Event().wait(0.02)
+        if self._server.exception() is not None:
             return
+        pid = self._server.result().pid
         self._janitor.guard(None)
         self._stack.close()
         # it would end by itself after a while, which a reader needn't wait for
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS
-        while locks.is_held(self.folders.server.run / "server.lock") and time.monotonic() < deadline:
+        while locks.is_held(lock) and time.monotonic() < deadline:
             threading.Event().wait(0.02)
 
 

@@ -115,6 +115,7 @@ class Launcher:
         self._ready = threading.Event()
         self._lock = threading.Lock()
         self._started = 0
+        self._over = False
         self._waiting: dict[int, SimpleQueue[dict[str, Any]]] = {}
         threading.Thread(target=self._listen, name="launcher's answers", daemon=True).start()
 
@@ -127,6 +128,9 @@ class Launcher:
         if not self._ready.wait(_END_SECONDS):
             raise self._gone()
         with self._lock:
+            # a write alone doesn't tell: for a moment it succeeds, though the reader is dead
+            if self._over:
+                raise self._gone()
             self._started += 1
             number = self._started
             answers = self._waiting[number] = SimpleQueue()
@@ -155,6 +159,9 @@ class Launcher:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
+        if not self._ready.is_set():
+            # it has started nothing yet, and would look at its stdin only when all is imported
+            self._process.kill()
         self._process.wait()
 
     def _listen(self) -> None:
@@ -166,10 +173,11 @@ class Launcher:
                     self._ready.set()
                 else:
                     self._waiting[answer["run"]].put(answer)
-        self._ready.set()
         with self._lock:
+            self._over = True
             for queue in self._waiting.values():
                 queue.put({})
+        self._ready.set()
 
     def _gone(self) -> UnexpectedError:
         told = self._log.read_text("utf-8", "replace").strip().splitlines()
