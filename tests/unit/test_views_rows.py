@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
 from pathlib import Path
@@ -122,6 +123,48 @@ def test_of_several_records_of_a_message_the_last_counts(tmp_path: Path) -> None
     rows = [(row["record"], row["input_tokens"], row["output_tokens"]) for row in tables["usage"]]
     assert sorted(rows) == [(3, 7, 9), (4, 7, 1)]
     assert (tables["sessions"][0]["output_tokens"], tables["sessions"][0]["cache_write_tokens"]) == (10, 6)
+
+
+def test_what_is_told_of_the_whole_session_alone_counts_too(tmp_path: Path) -> None:
+    """Tokens that only the report has are at the session's own record; a session in dollars has its sum."""
+    usage = {"input": 7, "output": 1, "cache_read": 0, "cache_write": 0}
+    said = {"role": "assistant", "content": [], "usage": usage}
+    paid = record(2, "event", name="metrics", data={}, cost_usd=1)
+    records = [session(0), record(1, "message", **said, cost_usd=0.25), paid]
+    tokens = {"input": 10, "output": 1, "cache_read": 0, "cache_write": 2}
+
+    tables = tables_of(bundle_of(tmp_path, records, tokens=tokens, models=["opus"]))
+
+    taken = ("record", "input_tokens", "output_tokens", "cache_write_tokens", "cost_usd", "model")
+    assert [tuple(row[name] for name in taken) for row in tables["usage"]] == [
+        (2, 7, 1, 0, 0.25, None),
+        (3, 0, 0, 0, 1.0, None),
+        (1, 3, 0, 2, None, "opus"),
+    ]
+    assert (tables["sessions"][0]["input_tokens"], tables["sessions"][0]["cost_usd"]) == (10, 1.25)
+
+
+def test_a_copied_step_is_not_counted_again(tmp_path: Path) -> None:
+    """A step of ATIF that another trajectory has, too, is counted there; the rows still add up to the report."""
+    (tmp_path / "in").mkdir()
+    metrics = {"prompt_tokens": 7, "completion_tokens": 1}
+    steps = [
+        {"step_id": n, "source": "agent", "message": "hi", "metrics": metrics, "is_copied_context": n == 1}
+        for n in (1, 2)
+    ]
+    whole = {
+        "schema_version": "ATIF-v1.7",
+        "session_id": "a",
+        "agent": {"name": "x", "version": "1"},
+        "steps": steps,
+    }
+    (tmp_path / "in" / "a.json").write_text(json.dumps(whole))
+
+    bundle = export(tmp_path / "in", tmp_path)
+
+    tables = tables_of(bundle)
+    assert [(row["record"], row["input_tokens"]) for row in tables["usage"]] == [(3, 7)]
+    assert differences_from_reports(bundle) == {}
 
 
 def test_running_totals_are_counted_by_their_growth(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ["Calls", "Row", "Usage", "milliseconds_between"]
+__all__ = ["Calls", "Row", "Usage", "beyond", "milliseconds_between"]
 
 Row = dict[str, Any]
 """A row of a table by the names of its columns."""
@@ -35,9 +35,11 @@ class Usage:
             counts = self._grown(record["data"])
         else:
             counts = record.get("usage")
-        if not counts:
+        cost = record.get("cost_usd")
+        if (not counts and cost is None) or _is_copy(record):
             return
-        row |= {f"{kind}_tokens": int(counts.get(kind, 0)) for kind in _KINDS}
+        row |= {f"{kind}_tokens": int((counts or {}).get(kind, 0)) for kind in _KINDS}
+        row["cost_usd"] = None if cost is None else float(cost)
         message = record.get("message_id")
         if not message:
             yield from _counted(row)
@@ -68,6 +70,17 @@ class Usage:
         grown = {kind: counts[kind] - self._running[kind] for kind in _KINDS}
         self._running = counts
         return counts if min(grown.values()) < 0 else grown
+
+
+def beyond(report: Row, counted: Row, row: Row) -> Iterator[Row]:
+    """Yield *row* with the tokens that the *report* of a session has beyond what was *counted*, if any.
+
+    Some tools say at the end of a session what it took, and not by message.
+    """
+    tokens = report.get("tokens") or {}
+    rest = {f"{kind}_tokens": tokens.get(kind, 0) - counted[f"{kind}_tokens"] for kind in _KINDS}
+    if min(rest.values()) >= 0:
+        yield from _counted({**row, **rest, "cost_usd": None})
 
 
 class Calls:
@@ -118,8 +131,15 @@ def milliseconds_between(first: str | None, last: str | None) -> int | None:
 
 
 def _counted(row: Row) -> Iterator[Row]:
-    if any(row[f"{kind}_tokens"] for kind in _KINDS):
+    if row["cost_usd"] or any(row[f"{kind}_tokens"] for kind in _KINDS):
         yield row
+
+
+def _is_copy(record: Row) -> bool:
+    # a step of ATIF that repeats one of another trajectory, where it is counted
+    extra = record.get("extra")
+    step = extra.get("step") if isinstance(extra, dict) else None
+    return isinstance(step, dict) and step.get("is_copied_context") is True
 
 
 def _count(value: object) -> int:

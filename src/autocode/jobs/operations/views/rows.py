@@ -52,8 +52,8 @@ def rows_of(
         if names & _IN_REPORTS:
             yield from _chosen(_of_entry(source.path, entry, number, record), names)
         if names & _OF_RECORDS and source.reader is not None:
-            title = entry["report"].get("title")
-            rows = SourceRows(number, first_session=session, first_record=record, title=title, wanted=names)
+            report = entry["report"]
+            rows = SourceRows(number, first_session=session, first_record=record, report=report, wanted=names)
             for path in source.parts or [source.path]:
                 shaped = _of_member(bundle, _member(members, f"{path}.jsonl"), rows, read)
                 yield from _chosen(shaped, names)

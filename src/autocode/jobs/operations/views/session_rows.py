@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import orjson
 
-from autocode.jobs.operations.views.counting import Calls, Row, Usage, milliseconds_between
+from autocode.jobs.operations.views.counting import Calls, Row, Usage, beyond, milliseconds_between
 
 __all__ = ["SourceRows"]
 
 _EVERYWHERE: Final = frozenset(
     {"seq", "id", "type", "at", "parent", "source", "sidechain"}
-    | {"model", "message_id", "request_id", "stop_reason", "usage"}
+    | {"model", "message_id", "request_id", "stop_reason", "usage", "cost_usd"}
 )
 _IN_COLUMNS: Final = {
     "session": frozenset(
@@ -67,18 +67,18 @@ class SourceRows:
         source: number of the source.
         first_session: number that its first session gets.
         first_record: number that its first record gets.
-        title: the title in its report, which is that of the session where there is one.
+        report: its report, which is that of the session where there is one.
         wanted: names of the tables whose rows are needed.
     """
 
     def __init__(
-        self, source: int, *, first_session: int, first_record: int, title: str | None, wanted: frozenset[str]
+        self, source: int, *, first_session: int, first_record: int, report: Row, wanted: frozenset[str]
     ) -> None:
         self.next_session = first_session
         self._source = source
         self._first_session = first_session
         self._first_record = first_record
-        self._title = title
+        self._report = report
         self._wanted = wanted
         self._session: _Session | None = None
         self._object: tuple[int, str | None] = (-1, None)
@@ -116,9 +116,20 @@ class SourceRows:
 
     def finish(self) -> Iterator[tuple[str, Row]]:
         """Yield the rows that were still open."""
-        if self._session is not None and self._session.row["session"] == self._first_session:
-            self._session.row["title"] = self._session.row["title"] or _plain(self._title)
-        yield from self._end_session()
+        session = self._session
+        if session is None or session.row["session"] != self._first_session:
+            yield from self._end_session()
+            return
+        report = self._report
+        yield from self._settled(session)
+        row = session.row
+        at = {"record": self._first_record, "session": row["session"], "at": session.at}
+        at["model"] = report["models"][0] if len(report.get("models", ())) == 1 else None
+        yield from self._used(session, beyond(report, row, at))
+        row["title"] = row["title"] or _plain(report.get("title"))
+        row |= {name: report[name] for name in ("first_at", "last_at") if report.get(name)}
+        session.models = set(report.get("models", session.models))
+        yield "sessions", session.finished()
 
     def _begin_session(self, record: Row) -> None:
         row: Row = {"session": self.next_session, "source": self._source, "title": record.get("title")}
@@ -126,7 +137,7 @@ class SourceRows:
             row[name] = record.get(name)
         row |= {"model_provider": record.get("model_provider"), "project": record.get("cwd")}
         row |= {"first_at": None, "last_at": None, "records": 0, "messages": 0, "tool_calls": 0}
-        row |= {"tool_errors": 0, **dict.fromkeys(_TOKENS, 0)}
+        row |= {"tool_errors": 0, **dict.fromkeys(_TOKENS, 0), "cost_usd": None}
         self._session = _Session(_plain_row(row), record["at"])
         self.next_session += 1
 
@@ -134,14 +145,19 @@ class SourceRows:
         session = self._session
         if session is None:
             return
+        yield from self._settled(session)
+        yield "sessions", session.finished()
+
+    def _settled(self, session: _Session) -> Iterator[tuple[str, Row]]:
         yield from _named("tool_calls", session.calls.finish())
         yield from self._used(session, session.usage.finish())
-        yield "sessions", session.finished()
 
     def _used(self, session: _Session, rows: Iterator[Row]) -> Iterator[tuple[str, Row]]:
         for row in rows:
             for name in _TOKENS:
                 session.row[name] += row[name]
+            if row["cost_usd"] is not None:
+                session.row["cost_usd"] = (session.row["cost_usd"] or 0.0) + row["cost_usd"]
             yield "usage", row
 
     def _model_of(self, record: Row, session: _Session) -> str | None:

@@ -58,7 +58,8 @@ FROM tool_calls""",
 """The full-text index: one over all that was said, called and answered; its rowid is the record."""
 
 _TOKENS: Final = """sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
-  sum(cache_read_tokens) AS cache_read_tokens, sum(cache_write_tokens) AS cache_write_tokens"""
+  sum(cache_read_tokens) AS cache_read_tokens, sum(cache_write_tokens) AS cache_write_tokens,
+  sum(cost_usd) AS cost_usd"""
 
 SQL_VIEWS: Final = (
     SqlView(

@@ -103,6 +103,7 @@ _TOKENS: Final = (
     _integer("output_tokens", "tokens that the model wrote"),
     _integer("cache_read_tokens", "tokens read from a cache"),
     _integer("cache_write_tokens", "tokens written to a cache"),
+    Column("cost_usd", Kind.REAL, "what the tool says that it cost, in US dollars; null: it doesn't say"),
 )
 _ATTACHMENTS: Final = "images, documents and other parts that aren't text; not copied here"
 
@@ -236,7 +237,8 @@ _ALL: Final = (
     ),
     Table(
         "usage",
-        "Tokens of one message. Of several records about a message the last one counts, as in the report.",
+        "Tokens of one message; of several records about it the last one counts. "
+        "What a tool tells only for the session as a whole is at the session's own record.",
         (
             _integer("record", "the record that counts", "records"),
             _SESSION,
