@@ -147,12 +147,18 @@ class _Trajectory(DocumentMapper):
             extra["model_name"] = model
         if isinstance(metrics, dict):
             fields["usage"] = usage = _usage(metrics)
+            cost = metrics.get("cost_usd")
+            has_cost = type(cost) in {int, float}
+            if has_cost:
+                fields["cost_usd"] = cost
             if step.get("is_copied_context") is not True:
                 self._totals.add(usage)
             rest = {
                 key: value
                 for key, value in metrics.items()
-                if value is not None and (key not in _COUNTS or count_of(value) != value)
+                if value is not None
+                and not (key in _COUNTS and count_of(value) == value)
+                and not (key == "cost_usd" and has_cost)
             }
             if rest:
                 extra["metrics"] = rest
