@@ -15,7 +15,12 @@ from tempfile import TemporaryDirectory
 from hypothesis import strategies as st
 
 from autocode.jobs.sessions import HEAD_BYTES, READERS, Reader, sniff
-from autocode.jobs.testing.sample_documents import write_documents
+from autocode.jobs.testing.sample_documents import (
+    atif_trajectory,
+    chatgpt_conversation,
+    claude_ai_conversation,
+)
+from autocode.jobs.testing.sample_layouts import Ticker, gemini_document
 from autocode.jobs.testing.sample_story import Exchange, story
 from autocode.jobs.testing.sample_texts import (
     aider_history,
@@ -42,17 +47,21 @@ SCRAPS = [
 def own() -> list[bytes]:
     """Return sessions from the project's own builders."""
     rng = random.Random(7)
+    clock = Ticker(rng, 5)
     tales = [[brief(tale) for tale in islice(story(rng, "/src/parser"), 2)] for _ in range(2)]
     with TemporaryDirectory() as folder:
         written = write_samples(Path(folder) / "samples", megabytes=0)
         files = [(written.folder / file.relative).read_bytes() for file in written.files]
-        files += [path.read_bytes() for path in write_documents(Path(folder)).values()]
     documents = [
-        swe_agent_run(rng, tales[0]),
-        swe_agent_run(rng, tales[1], functions=False),
-        mini_swe_agent_run(rng, tales[0]),
+        swe_agent_run(rng, tales[0][:1]),
+        swe_agent_run(rng, tales[1][:1], functions=False),
+        mini_swe_agent_run(rng, tales[0][:1]),
         mini_swe_agent_run(rng, tales[1])["messages"],
         openhands_events(rng, tales[0]),
+        gemini_document(rng, clock, "s-1", tales[0]),
+        [chatgpt_conversation(rng, clock, "t", tale) for tale in tales],
+        claude_ai_conversation(rng, clock, "t", tales[0]),
+        atif_trajectory(rng, clock, tales[0]),
     ]
     written_out = [json.dumps(document, indent=2).encode() for document in documents]
     return [*files, aider_history(rng, tales), *written_out, openhands_output(rng, tales)]
