@@ -145,7 +145,7 @@ def test_what_is_told_of_the_whole_session_alone_counts_too(tmp_path: Path) -> N
 
 
 def test_a_copied_step_is_not_counted_again(tmp_path: Path) -> None:
-    """A step of ATIF that another trajectory has, too, is counted there; rows still add up to the report."""
+    """A step of ATIF that another trajectory has, too, is counted there; the sums hold."""
     (tmp_path / "in").mkdir()
     metrics = {"prompt_tokens": 7, "completion_tokens": 1}
     steps = [
