@@ -270,6 +270,25 @@ def test_a_subagent_lies_where_it_was_called(tmp_path: Path) -> None:
     assert 'href="sessions/claude-code/s-1.html#agent-a1">Subagent: Look around</a>' in pages["index.html"]
 
 
+def test_subagents_of_one_name_have_anchors_of_their_own(tmp_path: Path) -> None:
+    """Two files that call themselves the same are both shown, and no id stands twice."""
+    parent = [session(), call("Task", {}), result("done", extra={"toolUseResult": {"agentId": "a1"}})]
+    agent = [session(agent_id="a1"), said("Look")]
+
+    html = pages_of(
+        tmp_path,
+        {
+            "claude-code/s-1": parent,
+            "claude-code/s-1.agents/a1": agent,
+            "claude-code/s-1.agents/a1~0f": [*agent, session(agent_id="a1"), said("again")],
+        },
+    )["sessions/claude-code/s-1.html"]
+
+    ids = Page(html).ids
+    assert [each for each in ids if each.startswith("agent-")] == ["agent-a1", "agent-a1~0f", "agent-a1~0f.2"]
+    assert len(ids) == len(set(ids))
+
+
 def test_a_long_subagent_has_a_page_that_its_call_links_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

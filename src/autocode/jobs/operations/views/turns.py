@@ -37,7 +37,7 @@ _RUN: Final = 500
 """Events in one run at most."""
 
 _WRAPPED: Final = re.compile(r"<([a-zA-Z][\w.:-]{0,60})>")
-_COMMAND: Final = re.compile(r"<command-name>\s*([^<]{1,200}?)\s*</command-name>")
+_COMMAND: Final = re.compile(r"<command-name>([^<]{1,300})</command-name>")
 _ARGUMENTS: Final = re.compile(r"<command-args>([^<]{0,20000})</command-args>")
 _INTERRUPTED: Final = "[Request interrupted by user"
 _INSTRUCTIONS: Final = "# AGENTS.md instructions"
@@ -241,4 +241,4 @@ def _origin(record: Record, role: str, parts: list[Part]) -> Origin:
 def _command(text: str) -> str:
     name, arguments = _COMMAND.search(text), _ARGUMENTS.search(text)
     assert name is not None
-    return f"{name[1]} {arguments[1].strip()}".strip() if arguments is not None else name[1]
+    return f"{name[1].strip()} {arguments[1].strip() if arguments is not None else ''}".strip()

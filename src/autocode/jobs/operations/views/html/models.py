@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from markupsafe import Markup
@@ -21,8 +21,16 @@ from autocode.jobs.operations.views.blocks import (
     Thought,
     Unknown,
 )
-from autocode.jobs.operations.views.diffs import Hunk
 from autocode.jobs.operations.views.html.highlight import Highlighter
+from autocode.jobs.operations.views.html.pieces import (
+    View,
+    folded_diff,
+    folded_text,
+    image,
+    line_count,
+    note,
+    safe_html,
+)
 from autocode.jobs.operations.views.html.safe import MarkdownRenderer, escaped
 from autocode.jobs.operations.views.tools import Piece, json_text, show_call, text_of
 from autocode.jobs.operations.views.wording import (
@@ -31,30 +39,19 @@ from autocode.jobs.operations.views.wording import (
     day_text,
     first_line,
     gap_text,
-    plural,
     readable,
     seconds_between,
     shortened,
     tokens_text,
 )
 
-__all__ = ["Models", "View"]
+__all__ = ["Models"]
 
-View = dict[str, Any]
-"""What a template is given for one block."""
-
-_HEAD_LINES: Final = 24
-_HEAD_CHARACTERS: Final = 4000
-_HEAD_DIFF: Final = 60
 _EVENT: Final = 240
 _NEAR: Final = "<1 s"
 _PAUSE: Final = 1800
 """Seconds after which a gap gets a line of its own."""
 
-_RASTER: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]+=*\s*")
-_WEB: Final = re.compile(r"https?://[^\s<>\"']+", re.IGNORECASE)
-_IMAGE_LIMIT: Final = 12_000_000
 _WHO: Final = {"user": "User", "assistant": "Assistant", "system": "System", "developer": "Developer"}
 
 
@@ -98,7 +95,7 @@ class Models:
             # the time of day stands beside the name already
             when = None
         if block.origin == "command":
-            parts = [_html(Markup("<p>{}</p>").format(escaped(block.parts[0].text)))]
+            parts = [safe_html(Markup("<p>{}</p>").format(escaped(block.parts[0].text)))]
         else:
             parts = [self._part(part) for part in block.parts if part.kind != "text" or part.text.strip()]
         again = " again" if self.speaker == block.role == "assistant" else ""
@@ -110,7 +107,7 @@ class Models:
             "clock": f"{clock_text(block.stamp.at)} UTC" if kind == "you" and block.stamp.at else "",
             "model": model,
             "side": block.stamp.sidechain and not self.agent,
-            "parts": parts or [_note("nothing was said")],
+            "parts": parts or [note("nothing was said")],
             "when": when,
         }
 
@@ -122,12 +119,14 @@ class Models:
             block.origin, ""
         )
         shown = self._step(block.stamp, name or f"{_WHO.get(block.role, block.role)} context")
-        pieces = [self._part(part) for part in block.parts] if block.origin == "summary" else [_long(text)]
+        pieces = (
+            [self._part(part) for part in block.parts] if block.origin == "summary" else [folded_text(text)]
+        )
         return shown | {
             "cls": "context",
             "gist": first_line(_untagged(text), 160),
             "pieces": pieces,
-            "count": _lines(text),
+            "count": line_count(text),
         }
 
     def thought(self, block: Thought) -> View:
@@ -137,9 +136,9 @@ class Models:
             return self._step(block.stamp, "Thought") | {
                 "cls": "thought",
                 "gist": gist,
-                "pieces": [_note(gist)],
+                "pieces": [note(gist)],
             }
-        body = _html(self.markdown.render(block.text))
+        body = safe_html(self.markdown.render(block.text))
         return self._step(block.stamp, "Thought") | {
             "cls": "thought",
             "gist": first_line(block.text, 160),
@@ -170,9 +169,9 @@ class Models:
             "results": [self._result(block, "Result") | {"id": f"{self._id(block.stamp.id)}.r"}],
         }
         if block.call is None:
-            view["pieces"] = [_note("Its call isn't in this transcript.")]
+            view["pieces"] = [note("Its call isn't in this transcript.")]
         else:
-            view["pieces"] = [_note(f"It came long after its call, {block.call}.")]
+            view["pieces"] = [note(f"It came long after its call, {block.call}.")]
         return self._failed(view, [block], told)
 
     def notices(self, block: Notices) -> View:
@@ -204,7 +203,7 @@ class Models:
         text = block.text.strip()
         long = len(text) > 300 or "\n" in text
         words += [f"· {text}"] if text and not long else []
-        body = _html(self.markdown.render(text)) if long else None
+        body = safe_html(self.markdown.render(text)) if long else None
         return {
             "cls": "strong",
             "id": self._id(block.stamp.id),
@@ -224,8 +223,8 @@ class Models:
         return self._step(block.stamp, readable(block.name or "record")) | {
             "cls": "strange",
             "gist": shortened(orjson.dumps(block.data).decode(), 160),
-            "pieces": [_long(text)],
-            "count": _lines(text),
+            "pieces": [folded_text(text)],
+            "count": line_count(text),
         }
 
     def _id(self, record: str) -> str:
@@ -247,7 +246,7 @@ class Models:
         }
 
     def _failed(self, view: View, results: list[Result], told: str) -> View:
-        view["count"] = _lines(told) if told.strip() else ""
+        view["count"] = line_count(told) if told.strip() else ""
         if any(result.is_error for result in results):
             view["bad"] = "error"
             view["cls"] += " failed"
@@ -275,116 +274,26 @@ class Models:
         took = f", after {gap_text(seconds)}" if seconds is not None and seconds >= 1 else ""
         words = f"{label}, an error{took}" if result.is_error else f"{label}{took}"
         parts = [self._part(part, rendered=False) for part in result.parts]
-        return {"id": self._id(result.stamp.id), "label": words, "parts": parts or [_note("empty")]}
+        return {"id": self._id(result.stamp.id), "label": words, "parts": parts or [note("empty")]}
 
     def _part(self, part: Part, *, rendered: bool = True) -> View:
         if part.kind == "text":
             if rendered:
-                return _html(self.markdown.render(part.text))
-            return _long(part.text) if part.text.strip() else _note("empty")
+                return safe_html(self.markdown.render(part.text))
+            return folded_text(part.text) if part.text.strip() else note("empty")
         if part.kind == "context":
-            return {"kind": "context", "label": readable(part.label), "long": _long(part.text)["long"]}
+            return {"kind": "context", "label": readable(part.label), "long": folded_text(part.text)["long"]}
         if part.kind == "image":
-            return _image(part)
-        return _long(json_text(part.data))
+            return image(part)
+        return folded_text(json_text(part.data))
 
     def _piece(self, piece: Piece) -> View:
         if piece.kind == "diff":
-            return _folded_diff(piece.hunks)
-        shown = _long(piece.text)
+            return folded_diff(piece.hunks)
+        shown = folded_text(piece.text)
         if piece.kind == "code" and not shown["long"]["rest"]:
             shown["long"]["head"] = self.highlighter.code(piece.text, piece.language)
         return shown | {"label": readable(piece.label)}
-
-
-def _folded_diff(hunks: list[Hunk]) -> View:
-    """Part a long diff into what is seen at once and what is folded."""
-    head: list[Hunk] = []
-    rest: list[Hunk] = []
-    lines = 0
-    total = sum(len(each) for _, each in hunks)
-    limit = total if total <= _HEAD_DIFF + 8 else _HEAD_DIFF
-    for kind, each in hunks:
-        left = max(limit - lines, 0)
-        head += [(kind, each[:left])] if left else []
-        rest += [(kind, each[left:])] if len(each) > left else []
-        lines += len(each)
-    return {"kind": "diff", "label": "", "head": _diff(head), "rest": _diff(rest), "lines": total}
-
-
-def _diff(hunks: list[Hunk]) -> Markup:
-    tags = {"same": "span", "removed": "del", "added": "ins", "place": "span"}
-    signs = {"same": " ", "removed": "-", "added": "+", "place": ""}
-    made = []
-    for kind, lines in hunks:
-        text = escaped("\n".join(f"{signs[kind]}{line}" for line in lines))
-        css = Markup(' class="place"') if kind == "place" else ""
-        made.append(Markup("<{0}{1}>{2}</{0}>").format(tags[kind], css, text))
-    return Markup("").join(made)
-
-
-def _long(text: str) -> View:
-    """Part *text* into what is seen at once and what is folded."""
-    text = readable(text).rstrip("\n")
-    lines = text.count("\n") + 1
-    if lines <= _HEAD_LINES + 8 and len(text) <= _HEAD_CHARACTERS:
-        return {"kind": "long", "label": "", "long": {"head": escaped(text), "rest": "", "lines": lines}}
-    cut = min(_after_line(text, _HEAD_LINES), _HEAD_CHARACTERS)
-    # at the end of a line where one is near
-    cut = max(text.rfind("\n", cut // 2, cut), 0) or cut
-    head, rest = text[:cut], text[cut:].removeprefix("\n")
-    return {
-        "kind": "long",
-        "label": "",
-        "long": {"head": escaped(head), "rest": escaped(rest), "lines": lines},
-    }
-
-
-def _after_line(text: str, count: int) -> int:
-    at = -1
-    for _ in range(count):
-        at = text.find("\n", at + 1)
-        if at < 0:
-            return len(text)
-    return at + 1
-
-
-def _image(part: Part) -> View:
-    data = part.data
-    if isinstance(data, str) and data and part.label in _RASTER and len(data) <= _IMAGE_LIMIT:
-        if _BASE64.fullmatch(data):
-            return {
-                "kind": "image",
-                "label": "",
-                "src": f"data:{part.label};base64,{data}",
-                "alt": "Image in the transcript",
-            }
-        return _note(f"An image ({part.label}) whose data isn't base64.")
-    if part.text and _WEB.fullmatch(part.text):
-        return {
-            "kind": "link",
-            "label": "",
-            "src": part.text,
-            "alt": f"Image, not loaded: {shortened(part.text, 120)}",
-        }
-    size = f", {plural(len(data), 'character')} of data" if isinstance(data, str) else ""
-    return _note(f"An image that isn't shown ({shortened(part.label or part.text or 'no type', 80)}{size}).")
-
-
-def _html(html: Markup) -> View:
-    return {"kind": "html", "label": "", "html": html}
-
-
-def _note(text: str) -> View:
-    return {"kind": "note", "label": "", "alt": text}
-
-
-def _lines(text: str) -> str:
-    return plural(text.rstrip("\n").count("\n") + 1, "line")
-
-
-def _untagged(text: str) -> str:
-    return re.sub(r"^\s*(?:<[\w.:/-]{1,60}>\s*)+", "", text[:2000])
 
 
 def _since(seconds: float) -> str:
@@ -396,3 +305,7 @@ def _full(at: str | None, *, exact: bool = False) -> str:
     if at is None:
         return ""
     return f"{at[:10]} {at[11:23]} UTC" if exact else f"{day_text(at)}, {clock_text(at)} UTC"
+
+
+def _untagged(text: str) -> str:
+    return re.sub(r"^\s*(?:<[\w.:/-]{1,60}>\s*)+", "", text[:2000])

@@ -19,7 +19,8 @@ from autocode.jobs.operations.views.blocks import (
 )
 from autocode.jobs.operations.views.html.assets import environment, load_assets
 from autocode.jobs.operations.views.html.highlight import Highlighter
-from autocode.jobs.operations.views.html.models import Models, View
+from autocode.jobs.operations.views.html.models import Models
+from autocode.jobs.operations.views.html.pieces import View
 from autocode.jobs.operations.views.library import Library, Session
 from autocode.jobs.operations.views.overview import Overview
 from autocode.jobs.operations.views.sources import SessionSource, by_session
@@ -121,9 +122,11 @@ class SessionPage:
             self._out.write(self._macros.agent_link(view))
             return
         _, overviews = self._library.survey(source)
-        anchor = f"agent-{source.agent_name}"
         for number, records in by_session(self._library.records(source)):
             overview = overviews[number]
+            # the file's name, which no other of its folder has, where the id can be that of several
+            name = source.path.rpartition("/")[2] + (f".{number + 1}" if number else "")
+            anchor = f"agent-{name}"
             title = task or overview.headline
             view = {
                 "id": anchor,
@@ -132,9 +135,7 @@ class SessionPage:
                 "facts": _facts(overview),
             }
             self._out.write(self._macros.agent_open(view))
-            models = Models(
-                _cwd(overview), f"a-{source.agent_name}-", agent=True, highlighter=self._highlighter
-            )
+            models = Models(_cwd(overview), f"a-{name}-", agent=True, highlighter=self._highlighter)
             if depth < _DEEPEST:
                 self._blocks(blocks_of(records), models, overview, agent_pages, depth + 1)
             self._out.write("</div></details></section>\n")

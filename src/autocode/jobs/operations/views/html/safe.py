@@ -16,7 +16,7 @@ from autocode.jobs.operations.views.wording import readable
 
 __all__ = ["MarkdownRenderer", "escaped"]
 
-_LONGEST: Final = 200_000
+_LONGEST: Final = 100_000
 """Characters of one message that are rendered; a longer one is shown as plain text."""
 
 _MARK: Final = re.compile(r"\[REDACTED:([a-z0-9-]{1,40}):([0-9]{1,9})\]")

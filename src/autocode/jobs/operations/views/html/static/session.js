@@ -152,7 +152,7 @@
 
   // A link to a record inside something folded opens that; browsers do so by themselves for some of it only.
   const follow = () => {
-    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
     if (!target) return;
     open(target);
     const inner = target.querySelector(":scope > details");
