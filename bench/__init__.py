@@ -1,0 +1,1 @@
+"""Benchmarks: measured, printed and written down, never asserted by a test."""
