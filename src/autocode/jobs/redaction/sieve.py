@@ -21,6 +21,7 @@ NOTHING_SAID: Final = ""
 _SHORT: Final = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 34: '"', 92: r"\\"}
 _FEW: Final = 8
 _ENOUGH: Final = 48
+_SPECIFIC: Final = 5
 _ASCII: Final = frozenset(range(128))
 _SPACE: Final = frozenset(b" \t\n\r\f\v")
 _VERTICAL_TAB: Final = frozenset(b"\v")
@@ -73,14 +74,37 @@ def field_sieve(field: str, shortest: int, *, re2: bool = False) -> str:
 def _translated(pattern: str, *, re2: bool, trim: bool) -> str:
     try:
         tree = parser.parse(pattern, re.ASCII)
-        nodes = list(tree)
-        while nodes and _is_nullable(nodes[0]):
-            nodes = nodes[1:]
+        nodes = _beheaded(list(tree))
         if trim:
             nodes = _trimmed(nodes)
         return _Translator(re2=re2).sequence(nodes, fold=bool(tree.state.flags & re.IGNORECASE))
     except (_Untranslatable, RecursionError):
         return NOTHING_SAID
+
+
+def _beheaded(nodes: list[Any]) -> list[Any]:
+    """Drop what may match nothing from the front, and a run with which a match would begin anywhere.
+
+    Less in front only widens a sieve; the automaton of a counted run at every place would be large.
+    """
+    while nodes and (
+        _is_nullable(nodes[0]) or (nodes[0][0] in _REPEATS and sum(map(_width, nodes[1:])) >= _SPECIFIC)
+    ):
+        nodes = nodes[1:]
+    return nodes
+
+
+def _width(node: Any) -> int:
+    op, value = node
+    if op in _WIDTHLESS:
+        return 0
+    if op in _REPEATS:
+        return int(value[0] * value[2].getwidth()[0])
+    if op is ops.SUBPATTERN:
+        return int(value[3].getwidth()[0])
+    if op is ops.BRANCH:
+        return min(int(branch.getwidth()[0]) for branch in value[1])
+    return 1
 
 
 def _trimmed(nodes: list[Any]) -> list[Any]:
@@ -97,16 +121,7 @@ def _trimmed(nodes: list[Any]) -> list[Any]:
 
 
 def _is_nullable(node: Any) -> bool:
-    op, value = node
-    if op in _WIDTHLESS:
-        return True
-    if op in _REPEATS:
-        return bool(value[0] == 0 or value[2].getwidth()[0] == 0)
-    if op is ops.SUBPATTERN:
-        return bool(value[3].getwidth()[0] == 0)
-    if op is ops.BRANCH:
-        return any(branch.getwidth()[0] == 0 for branch in value[1])
-    return False
+    return _width(node) == 0
 
 
 class _Translator:
