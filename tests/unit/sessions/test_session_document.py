@@ -206,6 +206,16 @@ def test_a_value_inside_a_broken_member_is_no_member() -> None:
     assert report.damaged_total == 1
 
 
+def test_a_quoted_member_is_no_member() -> None:
+    """What looks like a member in a text whose quotes weren't escaped is followed by more of that text."""
+    data = b'[{"id": 1, "t": 1}, {"id": 2, "t": "see {"id": 3, "t": 3} there"}, {"id": 4, "t": 4}]'
+
+    parts, report = take(data, LIST)
+
+    assert [value["id"] for value in values(parts, ROOT)] == [1, 4]
+    assert report.damaged_total == 1
+
+
 def test_documents_may_follow_one_another() -> None:
     """What is glued or written a line each is taken apart one after another."""
     parts, report = take(b'{"a": 1}{"a": 2}\n[3]\nend', LIST)

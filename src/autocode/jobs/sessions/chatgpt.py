@@ -55,6 +55,7 @@ class _Conversations(DocumentMapper):
         "mapping": {},
     }
     scopes: ClassVar[frozenset[str]] = frozenset({ROOT, "conversation"})
+    named: ClassVar[frozenset[str]] = frozenset({"mapping"})
     held: ClassVar[int] = _HELD
 
     def completes(self, fields: Mapping[str, Any]) -> bool:  # noqa: ARG002 - which branch is seen, the end says
@@ -104,7 +105,9 @@ class _Conversations(DocumentMapper):
     ) -> Iterator[Record]:
         node = member.found.value
         if not isinstance(node, dict) or "message" not in node:
-            yield from self.not_understood(member.found, "unknown-shape", "node")
+            # its name may be nowhere else
+            named = member.found._replace(value={str(member.key): node})
+            yield from self.not_understood(named, "unknown-shape", "node")
             return
         about: dict[str, Any] = {
             "own": member.key,

@@ -56,7 +56,7 @@ def drafts_of(message: dict[str, Any], report: Report) -> tuple[list[Draft], dic
         del author["metadata"]
     if author:
         extra["author"] = author
-    if message.get("recipient") not in {None, "all"} and not _is_call(message):
+    if message.get("recipient") not in (None, "all") and not _is_call(message):
         extra["recipient"] = message["recipient"]
     if kind in _EVENTS:
         return [Draft("event", {"name": kind, "data": content | {"role": message["author"]["role"]}})], extra

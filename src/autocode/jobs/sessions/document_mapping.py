@@ -113,6 +113,9 @@ class DocumentMapper(Mapper):
     scopes: ClassVar[frozenset[str]] = frozenset({ROOT})
     """The places whose members are fields of a session."""
 
+    named: ClassVar[frozenset[str]] = frozenset()
+    """The places that are objects, so that their members have names."""
+
     held: ClassVar[int] = HELD
     """Bytes of items that wait until the fields are known."""
 
@@ -293,7 +296,9 @@ class DocumentMapper(Mapper):
             yield from self.begin(scope)
         waiting, scope.waiting, scope.size = scope.waiting, [], 0
         for each in waiting:
-            if isinstance(each, Member):
+            if isinstance(each, Member) and each.key is not None and each.place not in self.named:
+                yield self.unknown(each.found._replace(value={each.key: each.found.value}))
+            elif isinstance(each, Member):
                 yield from self.item(each)
             else:
                 is_side = self.depth > 0

@@ -64,7 +64,8 @@ class _Session(DocumentMapper):
         session_id = text_of(fields.get("sessionId"))
         is_subagent = fields.get("kind") == "subagent"
         shown = {"session_id": session_id, "agent_id": session_id if is_subagent else None}
-        yield self.head(scope, fields.get("startTime"), shown, ("sessionId", "startTime"))
+        used = ["startTime", *(["sessionId"] if session_id is not None else [])]
+        yield self.head(scope, fields.get("startTime"), shown, used)
         self._saw_summary(fields)
 
     def finish(self, scope: Scope) -> Iterator[Record]:
@@ -108,6 +109,9 @@ class _Session(DocumentMapper):
             drafts.append(Draft("message", {"role": role, "content": parts}))
         for call in calls:
             drafts += _call(call, self._report)
+        at = message.get("timestamp")
+        if at is not None and not any(draft.when in (None, at) for draft in drafts):
+            extra["timestamp"] = at
         self._about(message, drafts[0].fields, extra)
         return drafts, extra
 
