@@ -33,6 +33,7 @@ _AHEAD_SIZE: Final = 4 << 20
 
 _UNCOMMITTED: Final = 64
 _LOOK_SECONDS: Final = 0.2
+_GRACE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class Lanes:
         self._workers = workers
         self._stop = check
         self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         small, large, heavy = _sorted_out(works, has_workers=bool(workers))
         # heavy chains are for the first process alone, small ones also for this one
@@ -115,7 +117,9 @@ class Lanes:
         for index, worker in enumerate(self._workers):
             lanes.append(partial(self._there, worker, *self._sources[min(index, 1)]))
         for lane in lanes:
-            threading.Thread(target=self._guarded, args=(lane,), name="lane", daemon=True).start()
+            thread = threading.Thread(target=self._guarded, args=(lane,), name="lane", daemon=True)
+            thread.start()
+            self._threads.append(thread)
         running = len(lanes)
         while running:
             self._stop()
@@ -136,8 +140,11 @@ class Lanes:
                 raise error
 
     def close(self) -> None:
-        """Stop the lanes, and discard what nobody took. Idempotent."""
+        """Stop the lanes, wait a moment for them, and discard what nobody took. Idempotent."""
         self._over.set()
+        until = time.monotonic() + _GRACE_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
         with suppress(queue.Empty):
             while True:
                 self._drop(self._ready.get_nowait())
@@ -216,8 +223,8 @@ class Lanes:
         while given or any(sources):
             if worker.is_ready and not self._feed(worker, given, *sources):
                 return
-            message = worker.receive(_LOOK_SECONDS)
             self._check()
+            message = worker.receive(_LOOK_SECONDS)
             if message is not None:
                 self._take(message, given)
 

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
@@ -15,6 +16,7 @@ from typing import Any, Final
 from autocode.jobs import crash
 from autocode.jobs.errors import UnexpectedError
 from autocode.jobs.kinds import Call, Produced, Step
+from autocode.jobs.store import ObjectInfo
 from autocode.jobs.store.staging import Handed
 
 __all__ = ["Worker", "WorkerDied", "processes"]
@@ -101,8 +103,7 @@ class Worker:
                 self._send(("go", _passed(message[1])))
                 return None
             if message[0] == "done":
-                *told, objects = message
-                return *told, [Handed(name, recv_handle(self._socket), info) for name, info in objects]
+                return *message[:-1], self._handed(message[-1])
         except (EOFError, OSError) as error:
             raise self._died() from error
         return message
@@ -114,6 +115,18 @@ class Worker:
             self._socket.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_FAREWELL_SECONDS)
+
+    def _handed(self, objects: Sequence[tuple[str, ObjectInfo]]) -> list[Handed]:
+        handed: list[Handed] = []
+        try:
+            for name, info in objects:
+                handed.append(Handed(name, recv_handle(self._socket), info))
+        except BaseException:
+            # what came is locked for as long as it is open, and a sweep could not remove it
+            for each in handed:
+                os.close(each.file)
+            raise
+        return handed
 
     def _send(self, message: tuple[Any, ...]) -> None:
         try:

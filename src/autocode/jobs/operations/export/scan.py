@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from autocode.jobs.canonical import canonical_json
 from autocode.jobs.errors import SourceChanged, SourceUnreadable, UsageError
 from autocode.jobs.kinds import Produced, StepContext
 from autocode.jobs.operations.export.frozen import CHUNK, opened
+from autocode.jobs.operations.export.parallel import side_by_side
 from autocode.jobs.operations.export.payload import (
     SCAN_TYPE,
     FilePart,
@@ -63,10 +65,16 @@ def scan_files(
     left_out: list[LeftOut] = []
     reasons: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def look() -> None:
+        # one at a time, so that the numbers never fall
+        with lock:
+            looked_at(len(files))
+
     for source in sources:
         for discovery in find(folder(source.root), source):
-            for candidate in discovery:
-                found = _frozen_or_left_out(candidate, lambda: looked_at(len(files)))
+            for found in side_by_side(discovery, lambda candidate: _frozen_or_left_out(candidate, look)):
                 if isinstance(found, FoundFile):
                     files.append(found)
                 else:
