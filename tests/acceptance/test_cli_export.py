@@ -339,10 +339,11 @@ class TestWithoutAPath:
 
     @pytest.fixture
     def user(self, exported: Exported, tmp_path: Path) -> Command:
-        """Return the command of a user with sessions of Claude Code and Codex, on the shared home."""
+        """Return the command of a user with sessions of three agents, on the shared home."""
         home = tmp_path / "ada"
         shutil.copytree(exported.sessions / "claude-code", home / ".claude")
         shutil.copytree(exported.sessions / "codex", home / ".codex")
+        shutil.copytree(exported.sessions / "gemini-cli", home / ".gemini")
         unset = {"CLAUDE_CONFIG_DIR": "", "CODEX_HOME": ""}
         return Command(exported.command.home, {"HOME": str(home), **unset})
 
