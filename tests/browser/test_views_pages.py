@@ -202,6 +202,16 @@ def test_keys_go_from_message_to_message(page: Page, root: Path) -> None:
     expect(page.locator("#r-p2")).to_be_in_viewport()
 
 
+def test_the_contents_mark_where_one_is(page: Page, root: Path) -> None:
+    """The prompt that is being answered on screen is marked, for eyes and for others."""
+    opened(page, root)
+
+    page.locator("#r-b3").scroll_into_view_if_needed()
+    page.evaluate("document.getElementById('r-b3').scrollIntoView()")
+
+    expect(page.locator(".toc a[aria-current]")).to_have_attribute("href", "#r-q3")
+
+
 def test_t_opens_and_folds_all_tools(page: Page, root: Path) -> None:
     """The key and its button do the same, and the button says which it is."""
     opened(page, root)

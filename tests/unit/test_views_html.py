@@ -419,6 +419,16 @@ def test_nothing_is_left_behind_when_a_session_is_missing(tmp_path: Path) -> Non
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    """The next run in the same folder takes away what nobody writes any more."""
+    store, digest = bundle(tmp_path, {"claude-code/s-1": every_type()})
+    (tmp_path / "out" / ".autocode-export-0123456789abcdef.partial" / "sessions").mkdir(parents=True)
+
+    root = write_html(store, digest, tmp_path / "out")
+
+    assert list((tmp_path / "out").iterdir()) == [root]
+
+
 def test_progress_counts_every_record_twice(tmp_path: Path) -> None:
     """The last call tells that all is done, and none tells more."""
     told: list[tuple[int, int]] = []

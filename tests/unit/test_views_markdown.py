@@ -190,6 +190,28 @@ def test_links_lead_to_files(tmp_path: Path) -> None:
     assert links["sessions/claude-code/s-1.md"] == ["s-1.agents/a1.md"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[x](javascript:run)",
+        "[x]( JavaScript:run)",
+        "[x]: vbscript:run",
+        "[x](\ndata:text/html,x)",
+        "[x](file:///etc)",
+    ],
+)
+def test_an_address_that_would_run_is_taken_out_of_use(text: str) -> None:
+    """Not every renderer refuses such addresses by itself."""
+    assert re.search(r"unsafe:(?:javascript|vbscript|data|file):", prose(text), re.IGNORECASE)
+
+
+def test_words_that_look_like_addresses_stay() -> None:
+    """Only where an address can stand is anything put before it."""
+    text = "The data: all of it. A file: one. See [x](https://example.org/javascript:y)."
+
+    assert prose(text) == text
+
+
 def test_a_title_stays_in_its_cell() -> None:
     """No mark of Markdown in a title means anything."""
     assert inline("a | b\n[c](d) *e* <f> `g`") == r"a \| b \[c\](d) \*e\* \<f\> \`g\`"

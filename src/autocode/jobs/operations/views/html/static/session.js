@@ -164,24 +164,33 @@
 
   const contents = document.querySelector(".toc > details");
   if (contents && !matchMedia("(min-width: 70rem)").matches) contents.open = false;
-  const links = new Map([...document.querySelectorAll(".toc a")].map((each) => [each.hash.slice(1), each]));
-  if (links.size && globalThis.IntersectionObserver) {
-    let marked = null;
-    const seen = new IntersectionObserver((entries) => {
-      const entry = entries.find((each) => each.isIntersecting);
-      if (!entry) return;
-      if (marked) marked.removeAttribute("aria-current");
-      marked = links.get(entry.target.id);
-      marked.setAttribute("aria-current", "true");
-      const rail = marked.closest(".toc");
-      if (rail.scrollHeight > rail.clientHeight) {
-        const shift = marked.getBoundingClientRect().top - rail.getBoundingClientRect().top;
-        if (shift < 40 || shift > rail.clientHeight - 60) rail.scrollTop += shift - rail.clientHeight / 3;
-      }
-    }, { rootMargin: "-10% 0px -70% 0px" });
-    for (const id of links.keys()) {
-      const target = document.getElementById(id);
-      if (target) seen.observe(target);
+  const links = [...document.querySelectorAll(".toc a")];
+  const prompts = links.map((each) => document.getElementById(each.hash.slice(1)));
+  let marked = null;
+  let due = false;
+  // The prompt that what is on screen answers: the last one that begins in the upper part of the window.
+  const mark = () => {
+    due = false;
+    let low = 0;
+    let high = prompts.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (prompts[middle].getBoundingClientRect().top < innerHeight / 3) low = middle + 1; else high = middle;
     }
+    const link = links[low - 1] || null;
+    if (link === marked) return;
+    if (marked) marked.removeAttribute("aria-current");
+    marked = link;
+    if (!link) return;
+    link.setAttribute("aria-current", "true");
+    const rail = link.closest(".toc");
+    if (rail.scrollHeight > rail.clientHeight) {
+      const shift = link.getBoundingClientRect().top - rail.getBoundingClientRect().top;
+      if (shift < 40 || shift > rail.clientHeight - 60) rail.scrollTop += shift - rail.clientHeight / 3;
+    }
+  };
+  if (prompts.length && prompts.every(Boolean)) {
+    addEventListener("scroll", () => { if (!due) { due = true; requestAnimationFrame(mark); } }, { passive: true });
+    mark();
   }
 }
