@@ -3,7 +3,7 @@
 # make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint typecheck format bench-export requirements clean
+.PHONY: help install demo test lessons lint typecheck format bench-export requirements clean
 
 # paths are relative on purpose: the folder's own name may hold spaces
 PY := .venv/bin/python
@@ -25,6 +25,9 @@ demo: ## export the sample sessions, kill it halfway, see it finish
 
 test: install ## run the tests in stages; ARGS="-k lease" goes to pytest
 	@$(PY) scripts/test.py
+
+lessons: install ## run the lessons anew and store what they print; ARGS names some of them
+	@$(PY) scripts/lessons.py
 
 lint: install ## ruff (rules and format), mypy, direction of imports
 	$(PY) -m ruff check .

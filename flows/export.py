@@ -10,10 +10,11 @@ from prefect import flow
 
 from autocode.jobs.engine.attempt import run_attempt
 from autocode.jobs.engine.steps import step_task
-from autocode.jobs.operations.export import EXPORT, Source
+from autocode.jobs.operations.export import EXPORT, ExportPayload, Source
 from autocode.jobs.operations.export import bundle as bundle_step
 from autocode.jobs.operations.export import read as read_step
 from autocode.jobs.operations.export import scan as scan_step
+from autocode.jobs.redaction import CustomRules
 
 scan = step_task(scan_step)
 read = step_task(read_step)
@@ -21,7 +22,7 @@ bundle = step_task(bundle_step)
 
 
 @flow(name=EXPORT.name, persist_result=False, log_prints=False)
-async def export(sources: list[Source], redact: bool = True) -> str:
+async def export(sources: list[Source], redact: bool = True, rules: CustomRules | None = None) -> str:
     """Export the sessions that *sources* select; return the digest of the bundle's manifest."""
-    payload = {"sources": [source.model_dump(mode="json") for source in sources], "redact": redact}
+    payload = ExportPayload(sources=tuple(sources), redact=redact, rules=rules).model_dump(mode="json")
     return await run_attempt(EXPORT, payload, (scan, read, bundle))

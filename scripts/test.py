@@ -19,16 +19,28 @@ NO_TESTS: Final = 5  # pytest's exit code when it collected nothing
 
 
 class Stage(NamedTuple):
-    """Folders whose tests run together."""
+    """Folders whose tests run together, and the options that they need."""
 
     name: str
     folders: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+# every stored output of a lesson is compared with what its cell prints now
+STRICT: Final = (
+    "--nbval",
+    "--nbval-current-env",
+    "--nbval-sanitize-with=notebooks/sanitize.cfg",
+    "--nbval-cell-timeout=120",
+    "--nbval-kernel-startup-timeout=120",
+)
 
 
 STAGES: Final[tuple[Stage, ...]] = (
     Stage("unit, contract, docs", ("tests/unit", "tests/contract", "tests/docs")),
     Stage("integration", ("tests/integration",)),
     Stage("acceptance", ("tests/acceptance",)),
+    Stage("notebooks", ("notebooks", "tests/notebooks"), STRICT),
 )
 
 
@@ -44,7 +56,7 @@ def main(arguments: list[str]) -> int:
         folders = [folder for folder in stage.folders if (ROOT / folder).is_dir()]
         if stage.folders and not folders:
             continue
-        codes.append(_run(stage.name, [*folders, *options]))
+        codes.append(_run(stage.name, [*folders, *stage.options, *options]))
         if codes[-1] not in {0, NO_TESTS} and {"-x", "--exitfirst"} & set(options):
             break
     print(f"== tests: {time.monotonic() - began:.1f} s in all", flush=True)

@@ -14,7 +14,7 @@ settings.register_profile(
 )
 settings.load_profile("project")
 
-_KEPT = {"AUTOCODE_SAMPLES", "AUTOCODE_SEEDS", "AUTOCODE_KILL_SEED"}
+_KEPT = {"AUTOCODE_SAMPLES", "AUTOCODE_SEEDS", "AUTOCODE_KILL_SEED", "AUTOCODE_KILL_ROUNDS"}
 _NEEDS = {"needs_samples": "AUTOCODE_SAMPLES", "needs_seeds": "AUTOCODE_SEEDS"}
 
 

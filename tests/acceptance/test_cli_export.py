@@ -255,7 +255,7 @@ def test_only_other_tools_files_is_a_dead_job_that_says_what_was_found(
 
     assert done.status == 1
     assert (done.job["status"], done.job["reason"]) == ("dead", "permanent")
-    assert "error: The selection holds no Claude Code or Codex session" in done.err
+    assert "error: The selection holds no session that a reader understands" in done.err
     assert done.err.splitlines()[-1].startswith("  next: ")
     assert not (tmp_path / "out").exists()
 

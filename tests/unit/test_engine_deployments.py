@@ -27,8 +27,10 @@ def shape(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]
     if "$ref" in schema:
         return shape(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     found: dict[str, Any] = {
-        key: schema[key] for key in ("type", "default", "enum", "const", "anyOf") if key in schema
+        key: schema[key] for key in ("type", "default", "enum", "const") if key in schema
     }
+    if "anyOf" in schema:
+        found["anyOf"] = [shape(each, definitions) for each in schema["anyOf"]]
     if "items" in schema:
         found["items"] = shape(schema["items"], definitions)
     if "properties" in schema:

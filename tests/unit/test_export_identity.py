@@ -102,7 +102,7 @@ def test_the_manifest_counts_what_its_members_are(samples: Path, tmp_path: Path)
     ]
     assert manifest["totals"]["members"] == len(manifest["members"])
     assert manifest["totals"]["member_bytes"] == sum(m["size"] for m in manifest["members"])
-    assert manifest["totals"]["sessions"] == 4
+    assert manifest["totals"]["sessions"] == 5
     assert manifest["totals"]["records"] == sum(source["records"] for source in manifest["sources"])
 
 
@@ -147,7 +147,7 @@ def test_memo_keys_ignore_where_the_bytes_lie_and_how_far_the_job_is(samples: Pa
 
     assert again.keys[1:] == job.keys[1:]
     excluded = {name for name, info in ReadInputs.model_fields.items() if info.exclude}
-    assert excluded == {"path", "name", "offset"}
+    assert excluded == {"path", "name", "offset", "rules"}
 
 
 def test_the_same_bytes_twice_are_one_session(tmp_path: Path) -> None:
@@ -214,14 +214,14 @@ def test_subagents_lie_below_their_session(tmp_path: Path) -> None:
 
 def test_unread_files_are_named_by_digest_and_exported_only_raw(samples: Path, tmp_path: Path) -> None:
     """A file that no reader knows is listed by kind, digest and size; its bytes go in unredacted only."""
-    gemini = next(samples.rglob("gemini-cli/**/*.json"))
-    content = gemini.read_bytes()
+    content = json.dumps({"exportedAt": "2026-01-01", "prompts": []}).encode()
+    (samples / "replay.json").write_bytes(content)
     store, redacted = export(samples, tmp_path)
 
     other, plain = export(samples, tmp_path / "plain", redact=False)
 
     unread = manifest_of(store, redacted)["unread"]
-    assert [(each["kind"], each["size"]) for each in unread] == [("gemini-cli", len(content))]
+    assert [(each["kind"], each["size"]) for each in unread] == [("vscode-chatreplay", len(content))]
     assert not store.stat(unread[0]["sha256"])
     assert manifest_of(other, plain)["unread"] == []
     assert f"data/unread/{unread[0]['sha256'].removeprefix('sha256:')}.raw" in paths_of(other, plain)

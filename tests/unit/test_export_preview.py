@@ -11,7 +11,7 @@ import pytest
 from autocode.jobs.errors import RedactionFailed, UsageError
 from autocode.jobs.operations.export.payload import Source
 from autocode.jobs.operations.export.preview import Preview, preview
-from autocode.jobs.redaction import Redactor
+from autocode.jobs.redaction import DEFAULT_POLICY, CustomRules, Redactor, digest_of_value, policy_with
 from autocode.jobs.testing.fake_secrets import fake_secret
 from autocode.jobs.testing.samples import write_samples
 from export_context import export, line, manifest_of
@@ -19,12 +19,17 @@ from export_context import export, line, manifest_of
 
 def shown_of(folder: Path, *, redact: bool = True, select: tuple[str, ...] = ()) -> Preview:
     """Return the preview of an export of *folder*."""
-    return preview(lambda _name: folder, [Source(root="samples", select=select)], redact=redact)
+    return preview(
+        lambda _name: folder,
+        [Source(root="samples", select=select)],
+        policy=DEFAULT_POLICY if redact else None,
+    )
 
 
 def test_the_preview_counts_what_the_export_counts(tmp_path: Path) -> None:
     """Sessions, records, redactions, damage and unread files are those of the manifest."""
     folder = write_samples(tmp_path / "samples", sessions=4, megabytes=0.05).folder
+    (folder / "notes.txt").write_text("no session")
 
     shown = shown_of(folder).to_json()
 
@@ -49,10 +54,69 @@ def test_the_preview_says_where_secrets_are_and_not_what_they_are(tmp_path: Path
     (file,) = shown_of(tmp_path)
 
     assert file.redaction is not None
-    assert file.redaction["places"] == [
-        {"record": 2, "pointer": "/content/0/text", "kind": "github-token", "n": 1, "length": len(secret)}
+    assert file.redaction["places"][0]["pointer"] == "/content/0/text"
+    assert [place.to_json() for place in file.places] == [
+        {
+            "record": 2,
+            "pointer": "/content/0/text",
+            "kind": "github-token",
+            "n": 1,
+            "length": len(secret),
+            "rule": "github-token",
+            "type": "message",
+            "tool": None,
+            "excerpt": "use [REDACTED:github-token:1] please",
+        }
     ]
     assert secret not in json.dumps(file.to_json())
+
+
+def test_places_name_the_tool_and_are_grouped_by_rule_and_place(tmp_path: Path) -> None:
+    """What a tool was told and what it answered is told apart; indexes of lists don't count."""
+    _, secret = fake_secret("github-token", random.Random(1))
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": f"gh auth {secret}"}}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "t1",
+        "content": [{"type": "text", "text": f"\x1b[1m{secret}"}] * 2,
+    }
+    (tmp_path / "s").write_bytes(line() + line([call], role="assistant") + line([result]))
+    shown = shown_of(tmp_path)
+
+    (file,) = shown
+
+    assert [(place.type, place.tool, place.excerpt) for place in file.places] == [
+        ("tool_call", "Bash", "gh auth [REDACTED:github-token:1]"),
+        ("tool_result", "Bash", "·[1m[REDACTED:github-token:1]"),
+        ("tool_result", "Bash", "·[1m[REDACTED:github-token:1]"),
+    ]
+    assert [(group.type, group.pointer, count) for group, count in sorted(shown.groups.items())] == [
+        ("tool_call", "/input/command", 1),
+        ("tool_result", "/content/*/text", 2),
+    ]
+    assert shown.to_json()["redactions"][1] == {
+        "rule": "github-token",
+        "type": "tool_result",
+        "tool": "Bash",
+        "pointer": "/content/*/text",
+        "count": 2,
+    }
+
+
+def test_a_digest_is_given_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    """With digests, each place has what an allow list needs; with that entry the text stays."""
+    _, secret = fake_secret("github-token", random.Random(1))
+    (tmp_path / "s").write_bytes(line(secret))
+    source = [Source(root="samples")]
+
+    (file,) = preview(lambda _name: tmp_path, source, digests=True)
+    (place,) = file.places
+    custom = CustomRules.model_validate({"allow": [{"sha256": place.sha256, "rule": place.rule}]})
+    (allowed,) = preview(lambda _name: tmp_path, source, policy=policy_with(custom))
+
+    assert place.sha256 == digest_of_value(secret)
+    assert "sha256" not in next(iter(shown_of(tmp_path))).places[0].to_json()
+    assert allowed.places == ()
 
 
 def test_the_preview_writes_nothing(tmp_path: Path) -> None:

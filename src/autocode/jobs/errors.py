@@ -13,6 +13,7 @@
     │   ├── StepTimedOut
     │   └── UnexpectedError  somebody else's exception, made presentable
     ├── Permanent            the same input can never succeed
+    │   ├── BundleDamaged
     │   ├── NoSessions
     │   ├── PayloadInvalid
     │   ├── RedactionFailed
@@ -35,6 +36,7 @@ from typing import Any, ClassVar, Final
 
 __all__ = [
     "AttemptEnded",
+    "BundleDamaged",
     "DiskFull",
     "HomeUnusable",
     "IllegalTransition",
@@ -164,6 +166,14 @@ class UnexpectedError(Transient):
     type = "unexpected"
     title = "The job's code raised an error"
     default_hint = "Look for the cause in the detail; retry the job once it is gone."
+
+
+class BundleDamaged(Permanent):
+    """A file of an unpacked or zipped bundle is missing, or isn't what its manifest says."""
+
+    type = "bundle-damaged"
+    title = "The bundle is damaged"
+    default_hint = "Write it again with `autocode-jobs artifacts get`, or get another copy."
 
 
 class NoSessions(Permanent):

@@ -69,6 +69,11 @@ class Home:
         """Log files."""
         return self.path / "logs"
 
+    @property
+    def redaction_rules(self) -> Path:
+        """The rules file that exports keep to unless another is named; there may be none."""
+        return self.path / "redaction.toml"
+
     def exists(self) -> bool:
         """Say whether the home was ever prepared."""
         return (self.path / "format").exists()

@@ -78,10 +78,10 @@ def meta(**more: Any) -> dict[str, Any]:
 
 def accounted(records: list[Record], report: Report) -> int:
     """Return how many bytes lie in a record's or a damaged span or are padding; no spans may overlap."""
-    spans = {(record["source"]["offset"], record["source"]["length"]) for record in records[1:]}
+    spans = {(record["source"]["offset"], record["source"]["length"]) for record in records}
     spans |= {(span.offset, span.length) for span in report.damaged}
     covered = end = 0
-    for offset, length in sorted(spans):
+    for offset, length in sorted(span for span in spans if span[1]):
         assert offset >= end
         end = offset + length
         covered += length

@@ -233,7 +233,7 @@ def test_a_custom_title_wins() -> None:
         ({"type": "user", "message": {"role": {}, "content": "x"}}, "unknown-shape:user"),
         ({"type": "assistant", "message": {"content": 5}}, "unknown-shape:assistant"),
         ([1, 2], "unknown-type:list"),
-        ("text", "unknown-type:text"),
+        ("text", "unknown-type:str"),
         (None, "unknown-type:NoneType"),
     ],
 )
@@ -305,3 +305,22 @@ def test_names_in_a_report_are_bounded() -> None:
     assert len(report.lost) == 201
     assert sum(report.lost.values()) == 1000
     assert max(map(len, report.lost)) <= 64 + len("unknown-type:")
+
+
+def test_fields_of_a_block_and_of_its_line_are_kept_together() -> None:
+    """What a block has beyond its type's fields isn't replaced by what its line has, even under one name."""
+    block = {"type": "tool_use", "id": "t", "name": "n", "input": {}, "caller": {"type": "direct"}}
+
+    beside = body(line(assistant([block], isMeta=True)))[0]
+    named_alike = body(line(assistant([block], caller="someone")))[0]
+
+    assert beside["extra"] == {"caller": {"type": "direct"}, "isMeta": True}
+    assert named_alike["extra"] == {"caller": "someone", "block": {"caller": {"type": "direct"}}}
+
+
+def test_a_text_that_is_no_record_does_not_name_its_loss() -> None:
+    """The report counts it by the kind of value; what was said is in the record alone."""
+    records, report = read(b'"a text of the session"\n' + line(user()))
+
+    assert records[1]["data"] == "a text of the session"
+    assert report.lost == {"unknown-type:str": 1}

@@ -90,5 +90,6 @@ def test_the_kind_of_a_file_is_named_for_reports(head: bytes, expected: str) -> 
 
 def test_readers_have_names_of_their_own() -> None:
     """Names are unique and revisions begin at one."""
-    assert [reader.name for reader in READERS] == ["claude-code", "codex"]
+    names = [reader.name for reader in READERS]
+    assert sorted(set(names)) == sorted(names)
     assert all(reader.revision >= 1 for reader in READERS)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from autocode.jobs.canonical import is_digest
 from autocode.jobs.cli.runtime import opened
 from autocode.jobs.cli.screen import Screen, plural
-from autocode.jobs.cli.views import check_writable, write_view
+from autocode.jobs.cli.views import check_writable, chosen_views, write_views
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import queries
@@ -22,13 +23,15 @@ _JOBS: Final = 1000
 """How many of the newest jobs are asked for their results."""
 
 
-def get(digest: str, output: Path, *, zipped: bool) -> int:
-    """Write the artifact *digest* below *output* and print where it is."""
+def get(digest: str, output: Path, views: Sequence[str] | None = None, *, zipped: bool = False) -> int:
+    """Write *views* of the artifact *digest* below *output* and print where they are, one a line."""
     screen = Screen()
+    chosen = chosen_views(views, zipped=zipped)
     check_writable(output)
     with opened() as system:
-        where = write_view(screen, system.store, full_digest(system, digest), output, zipped=zipped)
-    screen.say(str(where))
+        written = write_views(screen, system.store, full_digest(system, digest), output, chosen)
+    for each in written:
+        screen.say(str(each.path))
     return 0
 
 

@@ -6,7 +6,7 @@ Each body imports its work when it is called, so that ``--help`` waits for no da
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -61,9 +61,19 @@ app.command(_artifacts)
 Output = Annotated[
     Path, Parameter(name=["--output", "-o"], help="Folder that gets the bundle; made if it is missing.")
 ]
-Zip = Annotated[
-    bool,
-    Parameter(name="--zip", negative="", show_default=False, help="Write one .zip file instead of a folder."),
+Zip = Annotated[bool, Parameter(name="--zip", negative="", show_default=False, help="The same as --as zip.")]
+# spelt out once more, so that --help waits for no view; a test compares them with the registry
+ViewName = Literal["folder", "zip", "html", "markdown", "sqlite"]
+Views = Annotated[
+    list[ViewName] | None,
+    Parameter(
+        name="--as",
+        negative="",
+        consume_multiple=False,
+        help="What to write: folder (the bundle, the default), zip (the same in one file), html (pages to "
+        "read offline), markdown (a file a session), sqlite (tables for SQL and datasette). "
+        "Give it several times for several.",
+    ),
 ]
 Digests = Annotated[
     list[str] | None, Parameter(name="DIGEST", help="Artifacts to check; the whole store if none.")
@@ -76,6 +86,7 @@ Examples:
   autocode-jobs export
   autocode-jobs export ~/.claude/projects/-home-ada-parser -o /backup
   autocode-jobs export session.jsonl --preview
+  autocode-jobs export session.jsonl --rules acme.toml --allow-list
   autocode-jobs export --yes --json | tail -n 1
 
 Exit status: 0 complete, 1 dead or the bundle could not be written,
@@ -91,12 +102,29 @@ def export(
     redact: Annotated[
         bool, Parameter(help="Replace secrets by markers. --no-redact keeps them, and adds the raw files.")
     ] = True,
+    rules: Annotated[
+        Path | None,
+        Parameter(
+            name="--rules",
+            help="Rules and an allow list of your own (TOML); else redaction.toml in the data folder.",
+        ),
+    ] = None,
     output: Output = Path(),
+    views: Views = None,
     zipped: Zip = False,
     preview: Annotated[
         bool,
         Parameter(
             negative="", show_default=False, help="List redactions and losses by place, and write nothing."
+        ),
+    ] = False,
+    allow_list: Annotated[
+        bool,
+        Parameter(
+            name="--allow-list",
+            negative="",
+            show_default=False,
+            help="Preview what is found as entries to paste into the allow list.",
         ),
     ] = False,
     yes: Annotated[
@@ -124,9 +152,17 @@ def export(
     from autocode.jobs.cli import export as work  # noqa: PLC0415 - see the module's docstring
 
     options = work.Options(
-        paths=tuple(paths or ()), redact=redact, output=output, zipped=zipped, yes=yes, json=json
+        paths=tuple(paths or ()),
+        redact=redact,
+        rules=rules,
+        allow_list=allow_list,
+        output=output,
+        zipped=zipped,
+        views=tuple(views or ()),
+        yes=yes,
+        json=json,
     )
-    return work.preview(options) if preview else work.export(options)
+    return work.preview(options) if preview or allow_list else work.export(options)
 
 
 @app.command(
@@ -160,7 +196,7 @@ def verify(
     help_epilogue="""\
 Examples:
   autocode-jobs artifacts get sha256:1f0c2ab3 -o /tmp
-  autocode-jobs artifacts get 1f0c2ab3d4e5 --zip
+  autocode-jobs artifacts get 1f0c2ab3d4e5 --as zip
 
 Exit status: 0 written, 1 it failed, 2 usage (no such artifact), 130 interrupted."""
 )
@@ -171,12 +207,13 @@ def get(
     /,
     *,
     output: Output = Path(),
+    views: Views = None,
     zipped: Zip = False,
 ) -> int:
     """Write an exported bundle to a folder; every byte is checked on the way."""
     from autocode.jobs.cli import artifacts as work  # noqa: PLC0415 - see the module's docstring
 
-    return work.get(digest, output, zipped=zipped)
+    return work.get(digest, output, views, zipped=zipped)
 
 
 @_jobs.command(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autocode.jobs.cli.export_report import show_attached, show_bundle, show_dead, show_interrupted
 from autocode.jobs.cli.follow import follow
-from autocode.jobs.cli.preview_report import show_preview
+from autocode.jobs.cli.preview_report import show_allow_list, show_preview
 from autocode.jobs.cli.progress import counting
 from autocode.jobs.cli.runtime import opened
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
@@ -24,16 +24,18 @@ from autocode.jobs.cli.sources import (
     selected_by,
     usual_places,
 )
-from autocode.jobs.cli.views import check_writable, deliver
+from autocode.jobs.cli.views import check_writable, chosen_views, deliver
 from autocode.jobs.engine.reconcile import sweep_ledger
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.ledger import jobs, queries
 from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.model import JobStatus
-from autocode.jobs.operations.export import EXPORT, ExportPayload, Source
+from autocode.jobs.operations.export import EXPORT, ExportPayload
 from autocode.jobs.operations.export import preview as operation
+from autocode.jobs.redaction import CustomRules, read_rules
 from autocode.jobs.resource import Job
+from autocode.jobs.settings import Home
 
 __all__ = ["Options", "export", "preview"]
 
@@ -44,8 +46,11 @@ class Options:
 
     paths: tuple[Path, ...] = ()
     redact: bool = True
+    rules: Path | None = None
+    allow_list: bool = False
     output: Path = Path()
     zipped: bool = False
+    views: tuple[str, ...] = ()
     yes: bool = False
     json: bool = False
 
@@ -56,17 +61,22 @@ def export(options: Options) -> int:
     Nothing is written before everything that was said makes sense.
     """
     screen = Screen(json_mode=options.json)
+    views = chosen_views(options.views, zipped=options.zipped)
     check_writable(options.output)
+    rules = _rules(options)
     selections = _selections(screen, options)
     _warn_of_itself(screen, selections, options.output)
     with opened() as system:
-        job = _run(screen, system, as_sources(selections, system.home.add_root), redact=options.redact)
+        asked = ExportPayload(
+            sources=as_sources(selections, system.home.add_root), redact=options.redact, rules=rules
+        )
+        job = _run(screen, system, asked)
         try:
             if job.status is not JobStatus.COMPLETE:
                 show_dead(screen, job)
                 return 1
-            where = deliver(screen, system.store, job, options.output, zipped=options.zipped)
-            show_bundle(screen, system.store, job, where)
+            written = deliver(screen, system.store, job, options.output, views)
+            show_bundle(screen, system.store, job, written)
         except KeyboardInterrupt:
             show_interrupted(screen, job)
             raise
@@ -79,18 +89,27 @@ def export(options: Options) -> int:
 def preview(options: Options) -> int:
     """Say what an export would redact, lose and leave out, by place; write nothing at all."""
     screen = Screen(json_mode=options.json)
+    rules = _rules(options)
     selections = _selections(screen, options, ask=False)
     names = {
         folder: str(number) for number, folder in enumerate(dict.fromkeys(each.folder for each in selections))
     }
     folders = {name: folder for folder, name in names.items()}
-    payload = ExportPayload(sources=as_sources(selections, names.__getitem__), redact=options.redact)
+    payload = ExportPayload(
+        sources=as_sources(selections, names.__getitem__), redact=options.redact, rules=rules
+    )
     with counting(screen, "scanning", "files") as looked_at:
         found = operation.preview(
-            folders.__getitem__, payload.sources, redact=payload.redact, looked_at=looked_at
+            folders.__getitem__,
+            payload.sources,
+            policy=payload.policy,
+            digests=options.allow_list,
+            looked_at=looked_at,
         )
-    if options.json:
-        screen.emit(found.to_json())
+    if options.allow_list:
+        show_allow_list(screen, found)
+    elif options.json:
+        screen.emit(found.to_json() | {"rules": None if rules is None else rules.model_dump(mode="json")})
     else:
         show_preview(screen, found)
     return 0
@@ -148,10 +167,22 @@ def _warn_of_itself(screen: Screen, selections: Sequence[Selection], output: Pat
             return
 
 
-def _run(screen: Screen, system: System, sources: tuple[Source, ...], *, redact: bool) -> Job:
-    payload = EXPORT.parse(
-        {"sources": [source.model_dump(mode="json") for source in sources], "redact": redact}
-    )
+def _rules(options: Options) -> CustomRules | None:
+    """Return the user's rules: of the file that was named, else of the one in the data folder, if any.
+
+    From here on they are the payload's; whoever edits the file meanwhile changes the next export.
+    """
+    if not options.redact:
+        if options.rules is not None:
+            raise UsageError("--rules and --no-redact contradict each other.", hint="Leave out one of them.")
+        return None
+    if options.rules is not None:
+        return read_rules(options.rules)
+    usual = Home.from_environment().redaction_rules
+    return read_rules(usual) if usual.exists() else None
+
+
+def _run(screen: Screen, system: System, payload: ExportPayload) -> Job:
     unfinished = jobs.find_unfinished(system.db, EXPORT.name, payload.model_dump(mode="json"))
     # a job whose every process died is over, and one that died with its result committed is complete
     sweep_ledger(system)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
+from autocode.jobs.cli.views import Written
 from autocode.jobs.model import JobStatus
 from autocode.jobs.operations.export.views import load_manifest
 from autocode.jobs.resource import HistoryEntry, Job
@@ -50,7 +51,7 @@ def show_dead(screen: Screen, job: Job) -> None:
         screen.fail(job.error.detail, job.error.hint)
 
 
-def show_bundle(screen: Screen, store: ObjectStore, job: Job, where: Path) -> None:
+def show_bundle(screen: Screen, store: ObjectStore, job: Job, written: Sequence[Written]) -> None:
     """Say what was exported, what was lost, where it is, and how to check it."""
     assert job.result is not None
     manifest = load_manifest(store, job.result.digest)
@@ -62,10 +63,12 @@ def show_bundle(screen: Screen, store: ObjectStore, job: Job, where: Path) -> No
         redacted.update(source.redacted)
     told = f"{plural(totals['sessions'], 'session')}, {plural(totals['records'], 'record')}"
     screen.say(f"Exported {told}, from {bytes_text(totals['source_bytes'])} of files.", style="bold green")
-    screen.row("bundle", str(where))
+    for each in written:
+        screen.row("bundle" if each.view.checkable else each.view.name, str(each.opens))
     screen.row("digest", job.result.digest)
     size = f"{bytes_text(totals['member_bytes'])} in {plural(totals['members'], 'file')}"
-    screen.row("size", size + (f", zipped {bytes_text(where.stat().st_size)}" if where.is_file() else ""))
+    zipped = [each.path.stat().st_size for each in written if each.view.name == "zip"]
+    screen.row("size", size + "".join(f", zipped {bytes_text(each)}" for each in zipped))
     screen.row(
         "redacted", counts_text(redacted) if manifest.redaction else "nothing, as you asked", wrap=True
     )
@@ -79,7 +82,9 @@ def show_bundle(screen: Screen, store: ObjectStore, job: Job, where: Path) -> No
         screen.row("left out", counts_text(manifest.left_out), wrap=True)
     screen.row("job", f"{job.job_id}, {plural(job.attempts, 'attempt')}")
     screen.row("steps", steps_text(job), wrap=True)
-    screen.row("check it", _check(where))
+    for each in written:
+        if each.view.checkable:
+            screen.row("check it", _check(each.path))
 
 
 def steps_text(job: Job) -> str:

@@ -7,9 +7,10 @@ from typing import Final
 from autocode.jobs.cli.export_report import counts_text
 from autocode.jobs.cli.progress import counting
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
+from autocode.jobs.operations.export.places import ShownPlace
 from autocode.jobs.operations.export.preview import Preview, PreviewedFile
 
-__all__ = ["show_preview"]
+__all__ = ["show_allow_list", "show_preview"]
 
 _EXPORTED: Final = {
     "normal-form": "",
@@ -32,6 +33,9 @@ def show_preview(screen: Screen, preview: Preview) -> None:
     screen.say()
     screen.say(f"An export would hold {told}, from {bytes_text(totals['bytes'])} of files.", style="bold")
     screen.row("redacted", plural(totals["redacted"], "secret"))
+    for group, count in sorted(preview.groups.items(), key=lambda each: (-each[1], each[0])):
+        tool = f" of {group.tool}" if group.tool else ""
+        screen.row("", f"{count:,} {group.rule} in {group.type}{tool} at {group.pointer}")
     screen.row("damaged", plural(totals["damaged"], "span"))
     screen.row("not read", plural(totals["unread"], "file"))
     if preview.reasons:
@@ -41,6 +45,34 @@ def show_preview(screen: Screen, preview: Preview) -> None:
     if totals["problems"]:
         screen.row("problems", f"{plural(totals['problems'], 'file')}: the export would fail", style="red")
     screen.note("Nothing was written.")
+    if totals["redacted"]:
+        screen.note("Is one of them no secret? --allow-list prints entries for the rules file.")
+
+
+def show_allow_list(screen: Screen, preview: Preview) -> None:
+    """Print an entry of the allow list for each different find, in TOML; comments say where it was.
+
+    A comment never has the text that was found; its digest lets short secrets be guessed.
+    """
+    known: set[tuple[str, str | None]] = set()
+    screen.say(
+        "# What was found, as entries of a rules file: keep those that are no secrets, drop the others."
+    )
+    screen.say("# From its digest a short password can be guessed; don't hand this list on.")
+    with counting(screen, "reading", "files") as seen:
+        for number, file in enumerate(preview, start=1):
+            seen(number)
+            for place in file.places:
+                if (place.rule, place.sha256) not in known:
+                    known.add((place.rule, place.sha256))
+                    for line in _entry(file.names[0], place):
+                        screen.say(line)
+
+
+def _entry(name: str, place: ShownPlace) -> list[str]:
+    where = f"{name}, record {place.record} at {place.pointer}, {place.length} characters"
+    excerpt = [] if place.excerpt is None else [f"# {place.excerpt}"]
+    return ["", f"# {where}", *excerpt, "[[allow]]", f'rule = "{place.rule}"', f'sha256 = "{place.sha256}"']
 
 
 def _show_file(screen: Screen, file: PreviewedFile) -> None:
@@ -55,13 +87,14 @@ def _show_file(screen: Screen, file: PreviewedFile) -> None:
     for span in report.get("damaged", ()):
         screen.row("damaged", f"{bytes_text(span['length'])} at byte {span['offset']:,}: {span['reason']}")
     _more(screen, "damaged", report.get("damaged_total", 0) - len(report.get("damaged", ())))
-    redaction = file.redaction or {}
-    for place in redaction.get("places", ()):
+    for place in file.places:
+        tool = f" of {place.tool}" if place.tool else ""
         screen.row(
-            "redacts",
-            f"[REDACTED:{place['kind']}:{place['n']}] in record {place['record']} at {place['pointer']}",
+            "redacts", f"{place.rule} in record {place.record} ({place.type}{tool}) at {place.pointer}"
         )
-    _more(screen, "redacts", redaction.get("places_left_out", 0))
+        if place.excerpt is not None:
+            screen.row("", place.excerpt)
+    _more(screen, "redacts", (file.redaction or {}).get("places_left_out", 0))
 
 
 def _more(screen: Screen, label: str, count: int) -> None:

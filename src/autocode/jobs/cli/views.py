@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from autocode.jobs.cli.interrupts import deferred
@@ -13,43 +14,79 @@ from autocode.jobs.cli.progress import bytes_bar
 from autocode.jobs.cli.screen import Screen
 from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.operations.export.partial import explained
-from autocode.jobs.operations.export.views import bag_name, write_folder, write_zip
+from autocode.jobs.operations.views import View, view_named
 from autocode.jobs.resource import Job
 from autocode.jobs.store import ObjectStore
 
-__all__ = ["check_writable", "deliver", "write_view"]
+__all__ = ["Written", "check_writable", "chosen_views", "deliver", "write_views"]
 
 
-def write_view(screen: Screen, store: ObjectStore, digest: str, folder: Path, *, zipped: bool) -> Path:
-    """Write the bundle *digest* below *folder*, as a folder or one .zip file; return where it is.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A view that was written, and where it is."""
 
-    Raises what :func:`write_folder` and :func:`write_zip` raise; folders that were made for it are then
-    removed again.
-    """
-    folder = folder.absolute()
-    with bytes_bar(screen, "writing the bundle") as show, deferred() as check, _made(folder):
+    view: View
+    path: Path
 
-        def progress(done: int, total: int) -> None:
-            check()
-            show(done, total)
-
-        if zipped:
-            return write_zip(store, digest, folder / f"{bag_name(digest)}.zip", progress=progress)
-        return write_folder(store, digest, folder, progress=progress)
+    @property
+    def opens(self) -> Path:
+        """The file or folder that somebody opens to look at it."""
+        return self.path / self.view.opens if self.view.opens else self.path
 
 
-def deliver(screen: Screen, store: ObjectStore, job: Job, folder: Path, *, zipped: bool) -> Path:
-    """Write a complete job's bundle.
+def chosen_views(names: Sequence[str] | None, *, zipped: bool) -> tuple[View, ...]:
+    """Return the views that ``--as`` and ``--zip`` ask for, each once; the folder where neither was said.
 
     Raises:
-        JobsError: it could not be written; the job stays complete, and the hint says how to go on.
+        UsageError: there is no view of a name.
+    """
+    asked = [*(names or ()), *(["zip"] if zipped else [])]
+    return tuple(view_named(name) for name in dict.fromkeys(asked or ["folder"]))
+
+
+def write_views(
+    screen: Screen, store: ObjectStore, digest: str, folder: Path, views: Sequence[View]
+) -> list[Written]:
+    """Write *views* of the bundle *digest* below *folder*, one after the other; return where they are.
+
+    Each appears whole or not at all. Raises what the views raise; those before stay, and folders that were
+    made for nothing are removed again.
+    """
+    folder = folder.absolute()
+    written = []
+    with _made(folder):
+        for view in views:
+            with bytes_bar(screen, f"writing the {view.name}") as show, deferred() as check:
+
+                def progress(
+                    done: int,
+                    total: int,
+                    *,
+                    check: Callable[[], None] = check,
+                    show: Callable[[int, int], None] = show,
+                ) -> None:
+                    check()
+                    show(done, total)
+
+                written.append(Written(view, view.write(store, digest, folder, progress)))
+    return written
+
+
+def deliver(
+    screen: Screen, store: ObjectStore, job: Job, folder: Path, views: Sequence[View]
+) -> list[Written]:
+    """Write *views* of a complete job's bundle.
+
+    Raises:
+        JobsError: one could not be written; the job stays complete, and the hint says how to go on.
     """
     assert job.result is not None
     try:
-        return write_view(screen, store, job.result.digest, folder, zipped=zipped)
+        return write_views(screen, store, job.result.digest, folder, views)
     except (JobsError, OSError) as error:
         detail = error.detail if isinstance(error, JobsError) else f"{error.filename}: {error.strerror}."
-        again = f"autocode-jobs artifacts get {job.result.digest} -o FOLDER"
+        chosen = "".join(f" --as {view.name}" for view in views if view.name != "folder" or len(views) > 1)
+        again = f"autocode-jobs artifacts get {job.result.digest} -o FOLDER{chosen}"
         raise JobsError(
             f"The export is complete, but its bundle could not be written: {detail}",
             hint=f"Mend that, or name another folder: {again}",

@@ -6,9 +6,25 @@ records of one session, and its :class:`RedactionReport` says what was replaced 
 
 from __future__ import annotations
 
-from autocode.jobs.redaction.policy import Policy, Rule
+from autocode.jobs.redaction.allow import Allowance, digest_of_value
+from autocode.jobs.redaction.custom import CustomRules, policy_with
+from autocode.jobs.redaction.policy import Policy, Rule, marker
 from autocode.jobs.redaction.redactor import Redactor
 from autocode.jobs.redaction.report import Place, RedactionReport
 from autocode.jobs.redaction.rules import DEFAULT_POLICY
+from autocode.jobs.redaction.rules_file import read_rules
 
-__all__ = ["DEFAULT_POLICY", "Place", "Policy", "RedactionReport", "Redactor", "Rule"]
+__all__ = [
+    "DEFAULT_POLICY",
+    "Allowance",
+    "CustomRules",
+    "Place",
+    "Policy",
+    "RedactionReport",
+    "Redactor",
+    "Rule",
+    "digest_of_value",
+    "marker",
+    "policy_with",
+    "read_rules",
+]

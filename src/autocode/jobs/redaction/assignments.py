@@ -6,14 +6,18 @@ from typing import Final
 
 from autocode.jobs.redaction.policy import Rule
 
-__all__ = ["assigned"]
+__all__ = ["assigned", "named"]
 
-_GAP: Final = r"""[\\"'`\t :]{0,12}"""
+# grep colours the name that was searched for; the codes stand between it and the sign.
+_COLOR: Final = r"(?:\x1b|\\{1,4}(?:u001[bB]|x1[bB]|033|e))\[[0-9;]{0,12}[mK]"
+_GAP: Final = rf"""(?:[\\"'`\t :]|{_COLOR}){{0,12}}"""
 # Digits and a bracket after the sign are the end of a marker of ours, whose kind may read like a name.
-_SIGN: Final = r"[:=](?![0-9]{1,12}\])>?=?[ \t]{0,4}"
+_SIGN: Final = rf"[:=](?![0-9]{{1,12}}\])>?=?(?:[ \t]|{_COLOR}){{0,6}}"
 
 
-def assigned(kind: str, names: tuple[str, ...], value: str, *, check: str, keys: bool = False) -> Rule:
+def assigned(
+    kind: str, names: tuple[str, ...], value: str, *, check: str, keys: bool = False, rule: str = ""
+) -> Rule:
     """Return the rule for a value that is assigned to one of *names*.
 
     ``name = value``, ``"name": value``, ``name := value`` and ``:name => value`` all count, and so does
@@ -25,6 +29,7 @@ def assigned(kind: str, names: tuple[str, ...], value: str, *, check: str, keys:
         value: pattern of what follows the sign, with the secret as its only group.
         check: the check that the value must pass.
         keys: whether an object key that ends in a name makes its string value a candidate, too.
+        rule: id of the rule.
     """
     spelt = "|".join(name.replace("_?", "[_-]?") for name in names)
     return Rule(
@@ -33,4 +38,30 @@ def assigned(kind: str, names: tuple[str, ...], value: str, *, check: str, keys:
         group=1,
         check=check,
         field=rf"(?i:[^\s]{{0,64}}(?:{spelt}))" if keys else "",
+        id=rule,
+    )
+
+
+def named(kind: str, names: tuple[str, ...], value: str, *, check: str, rule: str) -> Rule:
+    """Return the rule for a list's entry that has name and value as its members.
+
+    ``{"name": "DB_PASSWORD", "value": "…"}`` as text, and ``- name: DB_PASSWORD`` with ``value: …`` on the
+    next line, as manifests of Kubernetes and answers of cloud services list an environment.
+
+    Args:
+        kind: kind of the rule.
+        names: as for :func:`assigned`.
+        value: pattern of the value, with the secret as its only group.
+        check: the check that the value must pass.
+        rule: id of the rule.
+    """
+    spelt = "|".join(name.replace("_?", "[_-]?") for name in names)
+    quote = r"""[\\"'`]{0,8}"""
+    return Rule(
+        kind,
+        rf"(?i:name|key){quote}[ \t]{{0,4}}:[ \t]{{0,4}}{quote}[A-Za-z0-9_.-]{{0,64}}(?i:{spelt}){quote}"
+        rf"(?:[,\s+-]|\\n){{1,48}}{quote}(?i:value){quote}[ \t]{{0,4}}:[ \t]{{0,4}}{quote}{value}",
+        group=1,
+        check=check,
+        id=rule,
     )

@@ -15,7 +15,7 @@ from typing import Final
 
 __all__ = ["CHECKS", "CHECKS_REVISION", "LOOK", "PLACEHOLDER_PARTS", "PLACEHOLDER_WORDS", "SHORTEST"]
 
-CHECKS_REVISION: Final = 1
+CHECKS_REVISION: Final = 2
 """Raise it when a check answers differently for some value: it is part of every policy's digest."""
 
 LOOK: Final = 4096
@@ -78,7 +78,26 @@ def _jwt(value: str) -> bool:
     return isinstance(header, dict) and "alg" in header
 
 
+def _cookie(value: str) -> bool:
+    """A list of cookies of which one looks drawn at random (RFC 6265, section 4.2.1)."""
+    values = [pair.partition("=")[2].strip() for pair in value[:LOOK].split(";")]
+    # neither a space nor a comma may be part of a cookie: those are dates
+    return any(_opaque(each) for each in values if " " not in each and "," not in each)
+
+
+def _basic(value: str) -> bool:
+    """A user and a password, joined and encoded as HTTP's basic scheme does (RFC 7617)."""
+    try:
+        decoded = base64.b64decode(value[:LOOK], validate=True).decode("utf-8")
+    except ValueError:
+        return False
+    user, colon, password = decoded.partition(":")
+    return bool(user and colon and decoded.isprintable()) and _real(password)
+
+
 CHECKS: Final[dict[str, Callable[[str], bool]]] = {
+    "basic": _basic,
+    "cookie": _cookie,
     "": lambda _value: True,
     "digit": lambda value: any(c.isdigit() for c in value[:LOOK]),
     "jwt": _jwt,
@@ -88,5 +107,5 @@ CHECKS: Final[dict[str, Callable[[str], bool]]] = {
 }
 """Every check by the name that a rule uses; the empty name accepts everything."""
 
-SHORTEST: Final = {"": 1, "digit": 1, "jwt": 1, "mixed": 4, "opaque": 16, "real": 4}
+SHORTEST: Final = {"": 1, "basic": 8, "cookie": 16, "digit": 1, "jwt": 1, "mixed": 4, "opaque": 16, "real": 4}
 """Characters that a value has at least which passes a check; what the gate may take for granted."""

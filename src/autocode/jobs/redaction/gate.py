@@ -6,18 +6,16 @@ transcripts, linear in the text whatever stands in it, and the interpreter lock 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-import re2
-
+from autocode.jobs.redaction.linear import bytes_search
 from autocode.jobs.redaction.policy import Policy, Rule
 
 __all__ = ["Gate", "gate_of"]
 
 _BLOCK: Final = 1 << 18
-_MEMORY: Final = 32 << 20
 
 
 class Gate:
@@ -30,8 +28,8 @@ class Gate:
     def __init__(self, rules: Sequence[Rule]) -> None:
         sieves = [rule.sieve for rule in rules]
         # Not re2.Set: it answers "nothing" when its automaton outgrows the memory, where a search goes on.
-        self._any = _search("|".join(f"(?:{sieve})" for sieve in sieves) if all(sieves) else "")
-        self._each = [(rule, _search(rule.sieve)) for rule in rules]
+        self._any = bytes_search("|".join(f"(?:{sieve})" for sieve in sieves) if all(sieves) else "")
+        self._each = [(rule, bytes_search(rule.sieve)) for rule in rules]
         self._asks = bool(rules)
 
     def suspects(self, lines: Sequence[bytes]) -> list[int]:
@@ -57,16 +55,6 @@ class Gate:
 def gate_of(policy: Policy) -> Gate:
     """Return the gate of a policy, the same one each time: to build it takes as long as a session."""
     return Gate(policy.rules)
-
-
-def _search(sieve: str) -> Callable[[bytes], object]:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.max_mem = _MEMORY
-    options.never_capture = True
-    options.log_errors = False
-    search: Any = re2.compile(sieve.encode("ascii"), options=options).search
-    return search  # type: ignore[no-any-return]  # re2 has no annotations
 
 
 def _blocks(lines: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:

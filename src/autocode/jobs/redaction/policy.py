@@ -12,12 +12,14 @@ What a rule's pattern must keep to, so that a scan is linear, the same in any wi
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from autocode.jobs.canonical import canonical_json, digest_of
 from autocode.jobs.errors import UsageError
+from autocode.jobs.redaction.allow import Allowance
 from autocode.jobs.redaction.checks import (
     CHECKS,
     CHECKS_REVISION,
@@ -25,6 +27,7 @@ from autocode.jobs.redaction.checks import (
     PLACEHOLDER_WORDS,
     SHORTEST,
 )
+from autocode.jobs.redaction.linear import LinearText, NotLinear, text_pattern
 from autocode.jobs.redaction.sieve import field_sieve, sieve_of
 
 __all__ = ["MARKER", "REACH", "Policy", "Rule", "marker"]
@@ -35,6 +38,10 @@ REACH: Final = 8192
 MARKER: Final = re.compile(r"\[REDACTED:[a-z0-9-]{1,64}:[0-9]{1,12}\]", re.ASCII)
 """The written form of a marker; the text of one is never touched again."""
 
+_LINEAR: Final = (
+    "Use what RE2 and Python's re both know: no look-around, back-references or possessive repetition; "
+    "https://github.com/google/re2/wiki/Syntax."
+)
 _KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 
@@ -49,12 +56,16 @@ class Rule:
 
     Args:
         kind: what the marker calls it, lower case with dashes; several rules may share a kind.
-        pattern: regular expression over text, compiled with ``re.ASCII``; see the module's docstring.
+        pattern: regular expression over text, compiled with ``re.ASCII``; see the module's docstring. A
+            linear rule may go without, if it has a field.
         needles: literals in lower case; a string without any of them, in any case, is not searched.
         group: the group to replace; 0 is the whole match.
         check: name of a check in :mod:`autocode.jobs.redaction.checks` that the group must pass.
         field: regular expression that a whole object key must match for its string value to count
             as a candidate (it must pass the check and hold no space); empty for none.
+        id: names this rule among those of its kind; the kind where none is given.
+        linear: its patterns are RE2's (see :mod:`autocode.jobs.redaction.linear`), and the three points above
+            don't apply to it.
 
     Raises:
         UsageError: a part is malformed; the detail names the rule.
@@ -66,27 +77,61 @@ class Rule:
     group: int = 0
     check: str = ""
     field: str = ""
+    id: str = ""
+    linear: bool = False
 
     def __post_init__(self) -> None:
         if _KIND.fullmatch(self.kind) is None:
             raise UsageError(
                 f"{self.kind!r} can't name a kind of secret", hint="Use lower case, digits and dashes."
             )
+        if not self.id:
+            object.__setattr__(self, "id", self.kind)
+        if _KIND.fullmatch(self.id) is None:
+            raise UsageError(f"{self.id!r} can't name a rule", hint="Use lower case, digits and dashes.")
         if not all(n and n.isascii() and n == n.lower() for n in self.needles):
             raise UsageError(
-                f"a needle of rule {self.kind!r} is no text in lower-case ASCII", hint="Correct `needles`."
+                f"a needle of rule {self.id!r} is no text in lower-case ASCII", hint="Correct `needles`."
             )
         if self.check not in CHECKS:
             raise UsageError(
-                f"rule {self.kind!r} names no known check: {self.check!r}", hint=f"Known: {sorted(CHECKS)}."
+                f"rule {self.id!r} names no known check: {self.check!r}", hint=f"Known: {sorted(CHECKS)}."
             )
-        try:
-            groups = self.compiled.groups
-            _ = self.compiled_field
-        except re.error as error:
-            raise UsageError(f"the pattern of rule {self.kind!r} is malformed: {error}") from error
+        groups = self._check_linear() if self.linear else self._check_own()
         if not 0 <= self.group <= groups:
-            raise UsageError(f"rule {self.kind!r} has no group {self.group}")
+            raise UsageError(f"rule {self.id!r} has no group {self.group}", hint=f"It has {groups}.")
+
+    def _check_own(self) -> int:
+        try:
+            _ = self.compiled_field
+            groups = self.compiled.groups
+        except re.error as error:
+            raise UsageError(f"the pattern of rule {self.id!r} is malformed: {error}") from error
+        return groups
+
+    def _check_linear(self) -> int:
+        """Refuse what isn't linear, and what RE2 and Python's parser (the gate's) would read apart."""
+        for pattern in (self.pattern, self.field):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    re.compile(pattern, re.ASCII)
+                text_pattern(pattern)
+            except (NotLinear, re.error, Warning, OverflowError) as error:
+                raise UsageError(
+                    f"a pattern of rule {self.id!r} is none that surely runs in linear time: {error}",
+                    hint=_LINEAR,
+                ) from error
+            if "{," in pattern:
+                raise UsageError(
+                    f"a pattern of rule {self.id!r} has a repetition without a lower bound",
+                    hint="Write {0,n}.",
+                )
+        if text_pattern(self.pattern).search("") is not None and (self.pattern or not self.field):
+            raise UsageError(
+                f"the pattern of rule {self.id!r} matches the empty text", hint="Let it ask for a character."
+            )
+        return self.compiled_linear.groups
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -99,11 +144,26 @@ class Rule:
         return re.compile(self.field, re.ASCII) if self.field else None
 
     @cached_property
+    def compiled_linear(self) -> LinearText:
+        """The pattern as RE2 compiles it, for rules that are ``linear``."""
+        return text_pattern(self.pattern)
+
+    def names(self, key: str) -> bool:
+        """Say whether an object key makes its value a candidate."""
+        if not self.field:
+            return False
+        if self.linear:
+            return (
+                text_pattern(self.field).fullmatch(key.encode("utf-8", "replace").decode("utf-8")) is not None
+            )
+        return self.compiled_field is not None and self.compiled_field.fullmatch(key) is not None
+
+    @cached_property
     def sieve(self) -> str:
         """The pattern over encoded JSON that matches wherever this rule does; empty where none is known."""
-        sieves = [sieve_of(self.pattern)]
+        sieves = [sieve_of(self.pattern, re2=self.linear)] if self.pattern else []
         if self.field:
-            sieves.append(field_sieve(self.field, SHORTEST[self.check]))
+            sieves.append(field_sieve(self.field, SHORTEST[self.check], re2=self.linear))
         return "|".join(f"(?:{sieve})" for sieve in sieves) if all(sieves) else ""
 
 
@@ -115,16 +175,22 @@ class Policy:
         name: the policy's name.
         revision: number to raise when the rules change, for people; the digest tells machines.
         rules: the rules in order of precedence.
+        allow: finds that stay in the text.
     """
 
     name: str
     revision: int
     rules: tuple[Rule, ...]
+    allow: tuple[Allowance, ...] = ()
 
     @cached_property
     def digest(self) -> str:
         """Digest over everything that influences the output: same digest, same markers for the same text."""
         return digest_of(canonical_json(self.to_json()))
+
+    def allows(self, rule: Rule, value: str, pointer: str) -> bool:
+        """Say whether *value*, which *rule* found at *pointer*, is on the allow list."""
+        return any(entry.covers(value, pointer, rule=rule.id, kind=rule.kind) for entry in self.allow)
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that :attr:`digest` is computed over."""
@@ -132,6 +198,7 @@ class Policy:
             "name": self.name,
             "revision": self.revision,
             "rules": [asdict(rule) for rule in self.rules],
+            "allow": [asdict(entry) for entry in self.allow],
             "marker": marker("kind", 1),
             "checks": {
                 "revision": CHECKS_REVISION,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from autocode.jobs.errors import RedactionFailed
@@ -31,13 +31,20 @@ class Redactor:
         window: characters that one search covers; it changes no output.
         state: what :meth:`state` gave behind the part before, where a session is redacted in parts. Numbers
             and report go on; since secrets aren't part of a state, one that occurs again gets a new number.
+        found: told each place with the text that was replaced there; for a look at what rules find.
     """
 
     def __init__(
-        self, policy: Policy, *, window: int = WINDOW, state: Mapping[str, Any] | None = None
+        self,
+        policy: Policy,
+        *,
+        window: int = WINDOW,
+        state: Mapping[str, Any] | None = None,
+        found: Callable[[Place, str], None] | None = None,
     ) -> None:
         self.policy = policy
         self.report = RedactionReport.from_json(state["report"]) if state else RedactionReport()
+        self._found = found
         self._window = window
         self._gate = gate_of(policy)
         self._numbers: dict[tuple[str, str], int] = {}
@@ -105,12 +112,20 @@ class Redactor:
 
         It looks again after each replacement: what a check refused beside a secret may pass without it.
         """
+
+        def allowed(rule: Rule, value: str) -> bool:
+            return self.policy.allows(rule, value, pointer)
+
+        spans: list[Span] = []
         for _round in range(_ROUNDS):
-            spans = find_spans(text, rules, window=self._window, whole=whole)
+            spans = find_spans(text, rules, window=self._window, whole=whole, allowed=allowed)
             if not spans:
                 return text
             text = self._replaced(text, spans, seq, pointer)
-        raise RedactionFailed(f"a text did not settle in {_ROUNDS} rounds", cause="rounds")
+        names = sorted({span.rule for span in spans})
+        raise RedactionFailed(
+            f"rule {names[0]!r} still finds something after {_ROUNDS} rounds", rule=names[0], cause="rounds"
+        )
 
     def _replaced(self, text: str, spans: list[Span], seq: int, pointer: str) -> str:
         parts: list[str] = []
@@ -120,7 +135,10 @@ class Redactor:
             n = self._number(span.kind, secret)
             parts += (text[done : span.start], marker(span.kind, n))
             done = span.end
-            self.report.add(Place(seq, pointer, span.kind, n, len(secret)))
+            place = Place(seq, pointer, span.kind, n, len(secret), span.rule)
+            self.report.add(place)
+            if self._found is not None:
+                self._found(place, secret)
         parts.append(text[done:])
         return "".join(parts)
 
@@ -196,7 +214,7 @@ class _Walk:
         if not rules:
             return text
         named = key is not None and " " not in text
-        whole = tuple(rule for rule in rules if named and _names(rule, key or ""))
+        whole = tuple(rule for rule in rules if named and rule.names(key or ""))
         return self._redactor.clean(text, rules, whole, self._seq, pointer)
 
     def _candidates(self, value: str | dict[str, str]) -> tuple[Rule, ...]:
@@ -206,10 +224,6 @@ class _Walk:
             return tuple(pieces[0])
         found = {id(rule) for piece in pieces for rule in piece}
         return tuple(rule for rule in self._redactor.policy.rules if id(rule) in found)
-
-
-def _names(rule: Rule, key: str) -> bool:
-    return rule.compiled_field is not None and rule.compiled_field.fullmatch(key) is not None
 
 
 def _escaped(name: str) -> str:

@@ -22,6 +22,7 @@ class Place:
         kind: kind of the rule.
         n: number of this secret among those of its kind in the session, from 1.
         length: length of the replaced text in characters.
+        rule: id of the rule that found it.
     """
 
     record: int
@@ -29,6 +30,7 @@ class Place:
     kind: str
     n: int
     length: int
+    rule: str
 
     def to_json(self) -> dict[str, Any]:
         """Return the place as a JSON object."""
@@ -38,6 +40,7 @@ class Place:
             "kind": self.kind,
             "n": self.n,
             "length": self.length,
+            "rule": self.rule,
         }
 
 

@@ -1,34 +1,29 @@
 """The default policy: forms of secrets that are specific enough to be replaced without asking.
 
 Each form comes from its vendor's documentation or from secrets seen in tool output; e-mail addresses, names
-and paths are personal data, not credentials, and no part of it.
+and paths are personal data, not credentials, and no part of it. ``docs/redaction.md`` lists every rule with
+its source and examples; a test compares the two.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from autocode.jobs.redaction.assignments import assigned
+from autocode.jobs.redaction.assignments import assigned, named
 from autocode.jobs.redaction.policy import Policy, Rule
+from autocode.jobs.redaction.vendor_rules import VENDOR_RULES
 
 __all__ = ["DEFAULT_POLICY"]
 
-_PASSWORD: Final = ("password", "passwd", "passphrase", "pwd")
-_WORD: Final = "[A-Za-z0-9_-]"
-
-
-def _free(literal: str, rest: str, *, before: str = "[A-Za-z0-9_]", ahead: str = "") -> str:
-    r"""Return a pattern for *literal* and *rest* that no character of *before* precedes.
-
-    An escape written out is no part of a word: ``\n``, ``%0A``, ``\u0022``, the end of an ANSI
-    colour, a diff's mark.
-    The literal comes first and the look-behind after it, because the engine then searches for the literal;
-    *ahead* is a cheaper look at what follows, for literals that are frequent.
-    """
-    escapes = (r"\\[nrt]", "%[0-9A-F]{2}", r"\\u00[0-9a-fA-F]{2}", r"[0-9;\[]m", r"\n[+-]")
-    allowed = "|".join(rf"(?<={escape}{literal})" for escape in escapes)
-    return rf"{literal}{ahead}(?:(?<!{before}{literal})|{allowed}){rest}"
-
+_PASSWORD: Final = ("password", "passwd", "passphrase", "passcode", "pwd", "[_-]pass")
+_SECRET: Final = (
+    "secret", "token", "credentials?",
+    "(?:api|access|secret|private|auth|encryption|signing|master|session|app|client)_?key",
+)  # fmt: skip
+_QUOTE: Final = r"""[\\"'`]{0,8}"""
+_PLAIN: Final = r"""([^\x09-\x0d\x20"'`\\,;&|<>(){}\[\]$:=]{6,}[^\x09-\x0d\x20"'`\\,;&|<>(){}\[\]$]*)"""
+_OPAQUE: Final = r"([A-Za-z0-9_./+~-]{16,}=*)"
+_ARGUMENT: Final = r"""([^\x09-\x0d\x20"'`\\<>|;&]{4,})"""
 
 _KEY_BODY: Final = (
     # Headers, escaped line ends, diff marks and line numbers may come before the first run of base64.
@@ -38,90 +33,138 @@ _KEY_BODY: Final = (
     r"|[\s\\+>|A-Za-z0-9/=\u2192]*)"
 )
 
-_RULES: Final = (
+_KEYS: Final = (
     Rule(
         "private-key",
-        r"-----BEGIN(?: [A-Z0-9]{1,16}){0,3} PRIVATE KEY(?: BLOCK)?-----" + _KEY_BODY
+        r"-----BEGIN(?: [A-Z0-9]{1,16}){0,3} PRIVATE KEY(?: BLOCK)?-----" + _KEY_BODY,
     ),
-    Rule("aws-access-key", _free("AKIA", "[A-Z0-9]{16}[A-Za-z0-9]*", before="[A-Za-z0-9_/]")),
     Rule(
-        "aws-access-key",
-        _free("ASIA", "[A-Z0-9]{16}[A-Za-z0-9]*", before="[A-Za-z0-9_/]"),
-        check="digit",
+        "private-key",
+        # "-----BEGIN " and the first letters of what a private key may be, encoded as a whole
+        r"LS0tLS1CRUdJTi(?:BQUklWQ|BSU0EgU|BFQyBQU|BEU0EgU|BPUEVOU|BFTkNSW)[A-Za-z0-9+/=]{24,}"
+        r"(?:(?:\\n|\r?\n)[ \t]{0,12}[A-Za-z0-9+/=]{24,}){0,60}[A-Za-z0-9+/=]*",
+        id="private-key-base64",
     ),
     assigned(
-        "aws-secret-key",
-        ("secret_?access_?key", "secret_?key"),
-        r"""[\\"'`]{0,8}([A-Za-z0-9/+]{40,})""",
+        "private-key",
+        ("client_?key_?data",),
+        _QUOTE + "([A-Za-z0-9+/=]{40,})",
         check="digit",
+        rule="kubeconfig-key",
     ),
-    Rule("github-token", _free("gh[pousr]_", "[A-Za-z0-9]{36,}")),
-    Rule("github-token", _free("github_pat_", "[A-Za-z0-9_]{50,}")),
-    Rule(
-        "gitlab-token",
-        r"gl(?:pat|ptt|dt|rt|cbt|ft|soat|agent|imt|oas)-[A-Za-z0-9_-]{20,}",
-        check="digit",
-    ),
-    Rule(
-        "slack-token",
-        _free("xox[abeoprs]-", "[A-Za-z0-9-]{10,}"),
-        check="digit",
-    ),
-    Rule("slack-token", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),
-    Rule(
-        "slack-webhook",
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9/_-]{20,})",
-        group=1,
-        check="digit",
-    ),
-    Rule("anthropic-key", _free("sk-", r"ant-[A-Za-z0-9_-]{20,}", before=_WORD), check="digit"),
-    Rule(
-        "openai-key",
-        _free(
-            "sk-",
-            r"(?:(?:proj|svcacct|admin|or-v1|None)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9]{32,}[A-Za-z0-9_-]*)",
-            before=_WORD,
-            ahead="(?=[A-Za-z0-9]{3}|or-)",
-        ),
-        check="digit",
-    ),
-    Rule("google-api-key", _free("AIza", r"[A-Za-z0-9_-]{35,}", before="[A-Za-z0-9_/]")),
-    Rule("google-oauth", r"GOCSPX-[A-Za-z0-9_-]{20,}"),
-    Rule("google-oauth", _free(r"ya29\.", r"[A-Za-z0-9_-]{30,}")),
-    Rule(
-        "stripe-key",
-        _free("[sr]k_(?:live|test)_", "[A-Za-z0-9]{16,}"),
-        check="digit",
-    ),
-    Rule("stripe-key", _free("whsec_", r"[A-Za-z0-9+/=]{24,}"), check="digit"),
-    Rule("sendgrid-key", _free(r"SG\.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,}")),
-    Rule("twilio-key", _free("SK", r"[0-9a-f]{32}[A-Za-z0-9]*"), ("twilio",)),
-    Rule("npm-token", _free("npm_", "[A-Za-z0-9]{36,}"), check="digit"),
-    Rule("pypi-token", r"pypi-AgE[A-Za-z0-9_-]{40,}"),
-    Rule("huggingface-token", _free("hf_", r"[A-Za-z]{34}[A-Za-z0-9]*")),
-    Rule(
-        "azure-key",
-        r"(?i:account|sharedaccess)[kK][eE][yY]=([A-Za-z0-9+/=]{40,})",
-        group=1,
-    ),
-    Rule("azure-key", r"[?&]sig=([A-Za-z0-9%+/=]{40,})", group=1, check="digit"),
+)
+
+_HEADERS: Final = (
     Rule(
         "jwt",
-        _free("eyJ", r"[A-Za-z0-9_-]{8,512}\.eyJ[A-Za-z0-9_-]{8,6000}\.[A-Za-z0-9_-]{8,}", before=_WORD),
+        r"eyJ(?:(?<![A-Za-z0-9_-]eyJ)|(?<=\\[nrt]eyJ)|(?<=%[0-9A-F]{2}eyJ)|(?<=\\u00[0-9a-fA-F]{2}eyJ)"
+        r"|(?<=[0-9;\[]meyJ)|(?<=[\nnm][+-]eyJ)|(?<=\A[+-]eyJ))"
+        r"[A-Za-z0-9_-]{8,512}\.eyJ[A-Za-z0-9_-]{8,6000}\.[A-Za-z0-9_-]{8,}",
         check="jwt",
     ),
     Rule(
         "authorization",
-        r"(?i:authorization)[\\\"'`]{0,4}[ \t]{0,4}[:=][ \t]{0,4}[\\\"'`]{0,4}"
-        r"(?i:bearer|basic|token)[ \t]{1,4}([A-Za-z0-9_.~+/=-]{12,})",
+        rf"(?i:authorization){_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}"
+        r"(?i:bearer|basic|token|apikey|bot|splunk)[ \t]{1,4}([A-Za-z0-9_.~+/=-]{12,})",
         group=1,
         check="mixed",
     ),
+    Rule(
+        "authorization",
+        r"(?i:bearer)[ \t]{1,4}([A-Za-z0-9_.~+/=-]{20,})",
+        group=1,
+        check="opaque",
+        id="bearer-token",
+    ),
+    Rule(
+        "api-key-header",
+        r"(?i:x-(?:api|functions|goog-api)-key|x-(?:auth|access|vault|amz-security)-token|private-token"
+        rf"|ocp-apim-subscription-key){_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}([A-Za-z0-9_.~+/=-]{{8,}})",
+        group=1,
+        check="mixed",
+        field=r"(?i:x-api-key|x-auth-token|x-access-token|private-token)",
+    ),
+    Rule(
+        "cookie",
+        rf"(?i:cookie){_QUOTE}[ \t]{{0,4}}:[ \t]{{0,4}}{_QUOTE}"
+        r"""([A-Za-z0-9_.$-]{1,64}=[^\x00-\x1f"'`\\<>]{16,})""",
+        group=1,
+        check="cookie",
+        field=r"(?i:(?:set-)?cookie)",
+    ),
+)
+
+_COMMANDS: Final = (
+    Rule(
+        "command-password",
+        rf"curl[^\n;|&]{{0,400}}?[ \t](?:-[a-zA-Z]{{0,8}}u|--user|--proxy-user)[ \t=]{{0,4}}{_QUOTE}"
+        rf"""[^\x09-\x0d\x20"'`\\:$]{{1,64}}:{_ARGUMENT}""",
+        group=1,
+        check="real",
+        id="curl-user",
+    ),
+    Rule(
+        "command-password",
+        r"(?:sshpass[ \t]{1,4}-p|mysql(?:dump|admin)?[^\n;|&]{0,200}?[ \t]-p)"
+        rf"[ \t]{{0,1}}{_QUOTE}{_ARGUMENT}",
+        group=1,
+        check="mixed",
+        id="client-password",
+    ),
+)
+
+_FILES: Final = (
     Rule(
         "url-password",
         r"://[^\x09-\x0d\x20/:@\"'`<>\\]{0,128}:([^\x09-\x0d\x20/@\"'`<>\\]{3,512})@[A-Za-z0-9\[]",
         group=1,
         check="real",
+    ),
+    Rule(
+        "url-password",
+        r""":([^\x09-\x0d\x20/@"'`<>\\]{4,128})@(?:tcp|unix)\(""",
+        group=1,
+        check="real",
+        id="go-dsn-password",
+    ),
+    Rule(
+        "password",
+        r"(?:machine[ \t]{1,4}[^\s]{1,256}|default)(?:\s|\\n){1,8}login(?:\s|\\n){1,4}[^\s]{1,128}"
+        rf"(?:\s|\\n){{1,8}}password(?:\s|\\n){{1,4}}{_ARGUMENT}",
+        group=1,
+        check="real",
+        id="netrc-password",
+    ),
+    Rule(
+        "password",
+        rf":5432:[^\s:]{{1,63}}:[^\s:]{{1,63}}:{_ARGUMENT}",
+        group=1,
+        check="mixed",
+        id="pgpass-password",
+    ),
+    Rule(
+        "registry-auth",
+        rf"_auth(?:Token)?[ \t]{{0,4}}=[ \t]{{0,4}}{_QUOTE}([A-Za-z0-9+/_.-]{{8,}}={{0,2}})",
+        group=1,
+        check="mixed",
+        id="npmrc-auth",
+    ),
+    Rule(
+        "registry-auth",
+        rf"""["']auth\\{{0,7}}["'][ \t]{{0,4}}:[ \t]{{0,4}}{_QUOTE}([A-Za-z0-9+/]{{8,}}={{0,2}})""",
+        group=1,
+        check="basic",
+        field="auth",
+        id="docker-auth",
+    ),
+)
+
+_NAMES: Final = (
+    assigned(
+        "aws-secret-key",
+        ("secret[ _-]?access[ _-]?key(?: \\[[^\\]]{0,24}\\])?", "secret_?key"),
+        _QUOTE + "([A-Za-z0-9/+]{40,})",
+        check="digit",
     ),
     assigned(
         "password",
@@ -130,20 +173,18 @@ _RULES: Final = (
         check="real",
         keys=True,
     ),
-    assigned(
-        "password",
-        _PASSWORD,
-        r"""([^\x09-\x0d\x20"'`\\,;&|<>(){}\[\]$:=]{6,}[^\x09-\x0d\x20"'`\\,;&|<>(){}\[\]$]*)""",
-        check="mixed",
-    ),
+    assigned("password", _PASSWORD, _PLAIN, check="mixed", rule="password-unquoted"),
+    named("password", _PASSWORD, _PLAIN, check="real", rule="password-entry"),
+    assigned("named-secret", _SECRET, _QUOTE + _OPAQUE, check="opaque", keys=True),
     assigned(
         "named-secret",
-        ("secret", "token", "api_?key", "access_?key", "secret_?key", "private_?key", "auth_?key"),
-        r"""[\\"'`]{0,8}([A-Za-z0-9_./+~-]{16,}[A-Za-z0-9_./+~=-]*)""",
+        _SECRET,
+        r"""\\{0,7}["'`]([^\x09-\x0d\x20"'`\\<>(){}\[\]]{16,})""",
         check="opaque",
-        keys=True,
+        rule="named-secret-quoted",
     ),
-)  # fmt: skip
+    named("named-secret", _SECRET, _OPAQUE, check="opaque", rule="named-secret-entry"),
+)
 
-DEFAULT_POLICY: Final = Policy("default", 1, _RULES)
+DEFAULT_POLICY: Final = Policy("default", 2, (*_KEYS, *VENDOR_RULES, *_HEADERS, *_COMMANDS, *_FILES, *_NAMES))
 """The policy of every export unless another is asked for, or redaction is switched off."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,15 +21,21 @@ _RETRY: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A half-open piece ``[start, end)`` of a text that a rule of this *kind* wants replaced."""
+    """A half-open piece ``[start, end)`` of a text that a *rule*, of this *kind*, wants replaced."""
 
     start: int
     end: int
     kind: str
+    rule: str
 
 
 def find_spans(
-    text: str, rules: Sequence[Rule], *, window: int = WINDOW, whole: Sequence[Rule] = ()
+    text: str,
+    rules: Sequence[Rule],
+    *,
+    window: int = WINDOW,
+    whole: Sequence[Rule] = (),
+    allowed: Callable[[Rule, str], bool] = lambda _rule, _value: False,
 ) -> list[Span]:
     """Return the spans to replace, in order, disjoint, none of them touching a marker.
 
@@ -41,24 +47,51 @@ def find_spans(
         rules: rules whose patterns are searched for.
         window: characters that one search covers.
         whole: rules whose key said that the whole text may be a secret.
+        allowed: says that what a rule found is harmless.
 
     Raises:
         RedactionFailed: a rule raised; the detail names the rule, never the text.
     """
-    spans: list[tuple[int, int, int, str]] = []
+    spans: list[tuple[int, int, int, Rule]] = []
     for rank, rule in enumerate(rules):
         # The error is raised outside the handler so that the failed frame's text isn't attached to it.
         cause = ""
         try:
-            if _names_it(rule, text):
-                spans += [(start, -end, rank, rule.kind) for start, end in _matches(text, rule, window)]
-            if rule in whole and _accepts(rule, text):
-                spans.append((0, -len(text), rank, rule.kind))
+            spans += [
+                (start, -end, rank, rule)
+                for start, end in _found(text, rule, window, whole=rule in whole)
+                if not allowed(rule, text[start:end])
+            ]
         except Exception as error:  # noqa: BLE001 - whatever a rule raises, the export must stop
             cause = type(error).__name__
         if cause:
-            raise RedactionFailed(f"rule {rule.kind!r} failed with {cause}", rule=rule.kind, cause=cause)
-    return _outside_markers(text, _merged(sorted(spans)))
+            raise RedactionFailed(f"rule {rule.id!r} failed with {cause}", rule=rule.id, cause=cause)
+    return _outside_markers(text, _merged(sorted(spans, key=lambda span: span[:3])))
+
+
+def _found(text: str, rule: Rule, window: int, *, whole: bool) -> Iterator[tuple[int, int]]:
+    if whole and _accepts(rule, text):
+        yield 0, len(text)
+    if not rule.pattern or not _is_about(rule, text):
+        return
+    if rule.linear:
+        yield from _linear_matches(text, rule)
+    else:
+        yield from _matches(text, rule, window)
+
+
+def _linear_matches(text: str, rule: Rule) -> Iterator[tuple[int, int]]:
+    """Search the whole text at once: RE2 frees the interpreter lock, so nobody waits for it."""
+    try:
+        text.encode("utf-8")
+        shown = text
+    except UnicodeEncodeError:
+        # a lone surrogate becomes one other character, so that the places stay the same
+        shown = text.encode("utf-8", "replace").decode("utf-8")
+    for match in rule.compiled_linear.finditer(shown):
+        first, last = match.span(rule.group)
+        if first < last and _accepts(rule, text[first:last]):
+            yield first, last
 
 
 def _matches(text: str, rule: Rule, window: int) -> Iterator[tuple[int, int]]:
@@ -85,7 +118,7 @@ def _matches(text: str, rule: Rule, window: int) -> Iterator[tuple[int, int]]:
             start = match.start() + 1 if last - first <= _RETRY else match.end()
 
 
-def _names_it(rule: Rule, text: str) -> bool:
+def _is_about(rule: Rule, text: str) -> bool:
     if not rule.needles:
         return True
     lowered = text.lower()
@@ -98,14 +131,14 @@ def _accepts(rule: Rule, value: str) -> bool:
     return CHECKS[rule.check](value)
 
 
-def _merged(spans: Sequence[tuple[int, int, int, str]]) -> list[Span]:
+def _merged(spans: Sequence[tuple[int, int, int, Rule]]) -> list[Span]:
     merged: list[Span] = []
-    for start, minus_end, _rank, kind in spans:
+    for start, minus_end, _rank, rule in spans:
         if merged and start < merged[-1].end:
             last = merged[-1]
-            merged[-1] = Span(last.start, max(last.end, -minus_end), last.kind)
+            merged[-1] = Span(last.start, max(last.end, -minus_end), last.kind, last.rule)
         else:
-            merged.append(Span(start, -minus_end, kind))
+            merged.append(Span(start, -minus_end, rule.kind, rule.id))
     return merged
 
 
@@ -119,11 +152,11 @@ def _outside_markers(text: str, spans: list[Span]) -> list[Span]:
         start = span.start
         while marker is not None and marker.start() < span.end:
             if start < marker.start():
-                pieces.append(Span(start, marker.start(), span.kind))
+                pieces.append(Span(start, marker.start(), span.kind, span.rule))
             start = max(start, marker.end())
             if marker.end() >= span.end:
                 break
             marker = next(markers, None)
         if start < span.end:
-            pieces.append(Span(start, span.end, span.kind))
+            pieces.append(Span(start, span.end, span.kind, span.rule))
     return pieces

@@ -21,8 +21,10 @@ NOTHING_SAID: Final = ""
 _SHORT: Final = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 34: '"', 92: r"\\"}
 _FEW: Final = 8
 _ENOUGH: Final = 48
+_SPECIFIC: Final = 5
 _ASCII: Final = frozenset(range(128))
 _SPACE: Final = frozenset(b" \t\n\r\f\v")
+_VERTICAL_TAB: Final = frozenset(b"\v")
 _DIGIT: Final = frozenset(b"0123456789")
 _WORD: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 _CATEGORIES: Final = {
@@ -44,41 +46,65 @@ class _Untranslatable(Exception):
     pass
 
 
-def sieve_of(pattern: str, *, wide_fold: bool = False) -> str:
-    """Return the sieve of *pattern*, in RE2's syntax over bytes, or :data:`NOTHING_SAID`.
+def sieve_of(pattern: str, *, re2: bool = False) -> str:
+    r"""Return the sieve of *pattern*, in RE2's syntax over bytes, or :data:`NOTHING_SAID`.
 
     Args:
         pattern: in the syntax of :mod:`re`, read with ``re.ASCII``.
-        wide_fold: the engine's ``(?i)`` reaches beyond ASCII, as RE2's does (``k`` is the Kelvin sign too).
+        re2: RE2 runs the pattern. Its ``(?i)`` reaches beyond ASCII (``k`` is the Kelvin sign, too), and its
+            ``\s`` has no vertical tab.
     """
-    return _translated(pattern, wide_fold=wide_fold, trim=True)
+    return _translated(pattern, re2=re2, trim=True)
 
 
-def field_sieve(field: str, shortest: int, *, wide_fold: bool = False) -> str:
+def field_sieve(field: str, shortest: int, *, re2: bool = False) -> str:
     """Return the sieve of a key that matches *field* before a string value.
 
     Args:
         field: pattern of the whole key.
         shortest: characters that the value has at least; it has no space.
-        wide_fold: as in :func:`sieve_of`.
+        re2: as in :func:`sieve_of`.
     """
     # what a key may begin with besides doesn't matter: the sieve isn't tied to its start
-    key = _translated(field, wide_fold=wide_fold, trim=False)
+    key = _translated(field, re2=re2, trim=False)
     value = rf'(?:[^\x00-\x20"\\]|\\[^\x00-\x20]){{{max(1, min(shortest, _ENOUGH))}}}'
     return f'(?:{key})":"{value}'
 
 
-def _translated(pattern: str, *, wide_fold: bool, trim: bool) -> str:
+def _translated(pattern: str, *, re2: bool, trim: bool) -> str:
     try:
         tree = parser.parse(pattern, re.ASCII)
-        nodes = list(tree)
-        while nodes and _is_nullable(nodes[0]):
-            nodes = nodes[1:]
+        nodes = _beheaded(list(tree))
         if trim:
             nodes = _trimmed(nodes)
-        return _Translator(wide_fold=wide_fold).sequence(nodes, fold=bool(tree.state.flags & re.IGNORECASE))
+        return _Translator(re2=re2).sequence(nodes, fold=bool(tree.state.flags & re.IGNORECASE))
     except (_Untranslatable, RecursionError):
         return NOTHING_SAID
+
+
+def _beheaded(nodes: list[Any]) -> list[Any]:
+    """Drop what may match nothing from the front, and a run with which a match would begin anywhere.
+
+    Less in front only widens a sieve; the automaton of a counted run at every place would be large.
+    """
+    while nodes and (
+        _is_nullable(nodes[0]) or (nodes[0][0] in _REPEATS and sum(map(_width, nodes[1:])) >= _SPECIFIC)
+    ):
+        nodes = nodes[1:]
+    return nodes
+
+
+def _width(node: Any) -> int:
+    op, value = node
+    if op in _WIDTHLESS:
+        return 0
+    if op in _REPEATS:
+        return int(value[0] * value[2].getwidth()[0])
+    if op is ops.SUBPATTERN:
+        return int(value[3].getwidth()[0])
+    if op is ops.BRANCH:
+        return min(int(branch.getwidth()[0]) for branch in value[1])
+    return 1
 
 
 def _trimmed(nodes: list[Any]) -> list[Any]:
@@ -95,21 +121,12 @@ def _trimmed(nodes: list[Any]) -> list[Any]:
 
 
 def _is_nullable(node: Any) -> bool:
-    op, value = node
-    if op in _WIDTHLESS:
-        return True
-    if op in _REPEATS:
-        return bool(value[0] == 0 or value[2].getwidth()[0] == 0)
-    if op is ops.SUBPATTERN:
-        return bool(value[3].getwidth()[0] == 0)
-    if op is ops.BRANCH:
-        return any(branch.getwidth()[0] == 0 for branch in value[1])
-    return False
+    return _width(node) == 0
 
 
 class _Translator:
-    def __init__(self, *, wide_fold: bool) -> None:
-        self._wide_fold = wide_fold
+    def __init__(self, *, re2: bool) -> None:
+        self._re2 = re2
 
     def sequence(self, nodes: Any, *, fold: bool) -> str:
         return "".join(self._node(op, value, fold=fold) for op, value in nodes)
@@ -144,7 +161,8 @@ class _Translator:
         if op is ops.LITERAL:
             return self._folded(_one(value), fold=fold)
         if op is ops.NOT_LITERAL:
-            return _negated(_one(value) if not fold else self._folded(_one(value), fold=True))
+            chars, others = _one(value)
+            return _negated((chars | _swapped(chars) if fold else chars, others))
         if op is ops.ANY:
             return _ASCII, True
         if op is ops.IN:
@@ -162,22 +180,36 @@ class _Translator:
             if op is ops.RANGE:
                 more = frozenset(range(value[0], min(value[1], 127) + 1)), value[1] > 127
             elif op is ops.CATEGORY and value in _CATEGORIES:
-                more = _CATEGORIES[value]
+                more = self._category(value)
             elif op is ops.LITERAL:
                 more = _one(value)
             else:
                 raise _Untranslatable
             chars, others = chars | more[0], others or more[1]
-        folded = self._folded((chars, others), fold=fold)
-        return _negated(folded) if negate else folded
+        if negate:
+            # of what is taken away, only what is so beyond doubt: a set may grow here, never shrink
+            return _negated((chars | _swapped(chars) if fold else chars, others))
+        return self._folded((chars, others), fold=fold)
+
+    def _category(self, category: Any) -> _Chars:
+        chars, others = _CATEGORIES[category]
+        if self._re2 and category is ops.CATEGORY_SPACE:
+            return chars - _VERTICAL_TAB, others
+        if self._re2 and category is ops.CATEGORY_NOT_SPACE:
+            return chars | _VERTICAL_TAB, others
+        return chars, others
 
     def _folded(self, chars: _Chars, *, fold: bool) -> _Chars:
         if not fold:
             return chars
-        both = chars[0] | {ord(chr(c).swapcase()) for c in chars[0]}
-        others = chars[1] or (self._wide_fold and not both.isdisjoint(b"kKsS"))
+        both = chars[0] | _swapped(chars[0])
+        others = chars[1] or (self._re2 and not both.isdisjoint(b"kKsS"))
         # A letter outside ASCII may stand for one inside it; that only ever widens a set.
-        return (both | frozenset(b"kKsS") if self._wide_fold and chars[1] else both), others
+        return (both | frozenset(b"kKsS") if self._re2 and chars[1] else both), others
+
+
+def _swapped(chars: frozenset[int]) -> frozenset[int]:
+    return frozenset(ord(chr(c).swapcase()) for c in chars)
 
 
 def _one(code: int) -> _Chars:

@@ -13,7 +13,7 @@ from autocode.jobs.sessions.base import Found, Reading, Record, Report, label, w
 from autocode.jobs.sessions.claude_content import Draft, drafts_of
 from autocode.jobs.sessions.head import any_object, split_head
 from autocode.jobs.sessions.lines import segments
-from autocode.jobs.sessions.mapping import Mapper, begin
+from autocode.jobs.sessions.mapping import Mapper, begin, joined
 from autocode.jobs.sessions.recovery import objects
 from autocode.jobs.sessions.state import Saved
 from autocode.jobs.sessions.times import normalise
@@ -179,7 +179,10 @@ class _Session(Mapper):
         drafts = drafts_of(message, line["type"], self._report)
         if drafts:
             rest.pop("message", None)
-            drafts[0][1].update(self._about(message, rest))
+            about = self._about(message, rest)
+            if "extra" in about:
+                about["extra"] = joined(drafts[0][1].get("extra", {}), about["extra"])
+            drafts[0][1].update(about)
         return drafts
 
     def _about(self, message: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:

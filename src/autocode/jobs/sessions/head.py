@@ -13,7 +13,7 @@ from autocode.jobs.sessions.parts import PART
 from autocode.jobs.sessions.recovery import objects
 from autocode.jobs.sessions.structure import tokens
 
-__all__ = ["HEAD_BYTES", "any_object", "head_objects", "opened_object", "split_head"]
+__all__ = ["HEAD_BYTES", "any_object", "head_objects", "opened_document", "opened_object", "split_head"]
 
 HEAD_BYTES: Final = 256 * 1024
 """Bytes that :func:`autocode.jobs.sessions.sniff` wants to see; fewer will do where a source has fewer."""
@@ -21,6 +21,7 @@ HEAD_BYTES: Final = 256 * 1024
 _HEAD_OBJECTS: Final = 64
 _HEAD_HELD: Final = 1024 * 1024
 _SNIFFED_OBJECTS: Final = 50
+_BOM: Final = b"\xef\xbb\xbf"
 _QUOTE, _OPEN, _CLOSE, _LIST, _LIST_END = b'"{}[]'
 
 
@@ -63,6 +64,14 @@ def head_objects(head: bytes) -> Iterator[dict[str, Any]]:
         if isinstance(item.value, dict):
             yield item.value
     yield opened_object(rest.strip(b"\0 \t\r\n\xef\xbb\xbf"))
+
+
+def opened_document(head: bytes) -> dict[str, Any]:
+    """Return the keys of the object that *head* begins with, or of the first one in the list that it is."""
+    text = head.removeprefix(_BOM).lstrip(b"\0 \t\r\n")
+    if text[:1] == b"[":
+        text = text[1:].lstrip(b" \t\r\n")
+    return opened_object(text)
 
 
 def opened_object(data: bytes) -> dict[str, Any]:

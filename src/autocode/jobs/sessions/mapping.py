@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from autocode.jobs.errors import UsageError
-from autocode.jobs.sessions.base import FORMAT, Found, Reader, Reading, Record, Recorder, Report, label
+from autocode.jobs.sessions.base import FORMAT, Found, Reader, Reading, Record, Recorder, Report
 from autocode.jobs.sessions.state import Knowledge, Saved, dump, load
 from autocode.jobs.sessions.times import normalise
 
-__all__ = ["Mapper", "begin"]
+__all__ = ["Mapper", "begin", "joined"]
 
 
 class Mapper(ABC):
@@ -80,7 +80,8 @@ class Mapper(ABC):
 
     def unknown(self, item: Found) -> Record:
         """Return a record that holds a value of no known kind whole, and count it."""
-        self._report.lose(f"unknown-type:{label(item.value)}")
+        # the type's name alone: a text would put what was said into the report
+        self._report.lose(f"unknown-type:{type(item.value).__name__}")
         record = self._recorder.make("unknown", item.position, None, None, item)
         record |= {"name": None, "data": item.value}
         return record
@@ -102,7 +103,23 @@ class Mapper(ABC):
         return at
 
 
-def begin(reader: Reader, mapper: type[Mapper], stream: BinaryIO, state: bytes | None) -> Reading:
+def joined(own: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields without a place, of a block and of what it's part of, as one ``extra``.
+
+    Where both have a field of one name, the block's own fields are together in ``block`` (``block_`` where
+    that name is taken, and so on).
+    """
+    if own.keys().isdisjoint(more):
+        return {**more, **own}
+    name = "block"
+    while name in more:
+        name += "_"
+    return {**more, name: dict(own)}
+
+
+def begin(
+    reader: Reader, mapper: Callable[[Report, Saved | None], Mapper], stream: BinaryIO, state: bytes | None
+) -> Reading:
     """Return the reading of *stream* by a new *mapper*: what :meth:`Reader.read` does for every reader.
 
     Raises:

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from autocode.jobs.sessions.aider import AiderReader
+from autocode.jobs.sessions.atif import AtifReader
 from autocode.jobs.sessions.base import Reader
+from autocode.jobs.sessions.chatgpt import ChatGptReader
+from autocode.jobs.sessions.claude_ai import ClaudeAiReader
 from autocode.jobs.sessions.claude_code import ClaudeCodeReader
 from autocode.jobs.sessions.codex import CodexReader
+from autocode.jobs.sessions.gemini_cli import GeminiReader
 from autocode.jobs.sessions.head import HEAD_BYTES, head_objects, opened_object
+from autocode.jobs.sessions.openhands import OpenHandsReader
 from autocode.jobs.sessions.recovery import WHITE_SPACE
+from autocode.jobs.sessions.swe_agent import MiniSweAgentReader, SweAgentReader
 
 __all__ = ["HEAD_BYTES", "READERS", "kind_of", "sniff"]
 
-READERS: Final[tuple[Reader, ...]] = (ClaudeCodeReader(), CodexReader())
+READERS: Final[tuple[Reader, ...]] = (
+    ClaudeCodeReader(),
+    CodexReader(),
+    AiderReader(),
+    SweAgentReader(),
+    MiniSweAgentReader(),
+    OpenHandsReader(),
+    GeminiReader(),
+    ChatGptReader(),
+    ClaudeAiReader(),
+    AtifReader(),
+)
 """Every reader, in the order in which they are asked."""
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -24,10 +42,6 @@ _MAGIC: Final = (
     (b"%PDF-", "pdf"),
 )
 _DOCUMENTS: Final = (
-    ("gemini-cli", {"sessionId", "projectHash"}),
-    ("chatgpt", {"mapping", "title"}),
-    ("chatgpt", {"mapping", "create_time"}),
-    ("claude-ai", {"chat_messages"}),
     ("atif", {"schema_version", "steps"}),
     ("atif", {"schema_version", "agent"}),
     ("openhands", {"source", "action"}),

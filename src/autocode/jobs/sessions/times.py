@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Final
 
-__all__ = ["normalise"]
+__all__ = ["normalise", "of_epoch"]
 
 _FIRST_YEAR: Final = 2000
 _LAST_YEAR: Final = 2099
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST: Final = 10_000_000_000
 _RFC_3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-]\d\d:\d\d))", re.ASCII
 )
@@ -33,3 +36,15 @@ def normalise(value: object) -> str | None:
     except (ValueError, OverflowError):
         return None
     return exact + "Z" if _FIRST_YEAR <= moment.year <= _LAST_YEAR else None
+
+
+def of_epoch(value: object) -> object:
+    """Return seconds since 1970 as RFC 3339 for :func:`normalise`; what's no such number comes back as it is.
+
+    Digits below a millisecond are cut off, as written: binary fractions don't move a time.
+    """
+    if type(value) not in {int, float} or not isinstance(value, int | float) or not abs(value) < _LATEST:
+        return value
+    milliseconds = int(Decimal(repr(value)) * 1000)
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    return moment.isoformat(timespec="milliseconds")

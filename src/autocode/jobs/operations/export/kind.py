@@ -21,7 +21,7 @@ from autocode.jobs.operations.export.payload import (
 )
 from autocode.jobs.operations.export.read import read_session
 from autocode.jobs.operations.export.scan import scan_sources
-from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
+from autocode.jobs.redaction import DEFAULT_POLICY, CustomRules, Policy, Redactor
 
 __all__ = ["EXPORT", "bundle", "read", "scan"]
 
@@ -62,6 +62,7 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
         NoSessions: no file in the selection is a session that a reader understands.
     """
     payload = job.payload
+    policy = payload.policy
     scanned = await job.step(scan, ScanInputs(sources=payload.sources))
     found = ScanResult.model_validate_json(job.read(scanned.digest))
     _some_session(found)
@@ -69,7 +70,7 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
     files = {file.sha256: file for file in reversed(found.files)}
     wanted = [files[sha256] for sha256 in sorted(files)]
     exported = [file for file in wanted if file.reader is not None or not payload.redact]
-    chains = [list(_parts_of(file, redact=payload.redact)) for file in exported]
+    chains = [list(_parts_of(file, policy, payload.rules)) for file in exported]
     entries = [
         entry.digest for entry in await job.steps(read, chains, label="read {} sessions", unit="bytes")
     ]
@@ -81,19 +82,21 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
                 sorted((file.label, file.sha256, file.size) for file in wanted if file not in exported)
             ),
             left_out=found.reasons,
-            policy=_policy() if payload.redact else None,
+            policy=None if policy is None else _described(policy),
         ),
     )
 
 
-def _parts_of(file: FoundFile, *, redact: bool) -> Iterator[Call[ReadInputs]]:
+def _parts_of(
+    file: FoundFile, policy: Policy | None, rules: CustomRules | None
+) -> Iterator[Call[ReadInputs]]:
     """Yield the call for each part, but for what the part before left."""
     parts = file.cut()
     offset = 0
     for number, part in enumerate(parts, 1):
         last = number == len(parts)
         yield Call(
-            _label(file, number, len(parts)),
+            _label(file, number, len(parts), policy or DEFAULT_POLICY),
             ReadInputs(
                 size=part.size,
                 sha256=part.sha256,
@@ -102,8 +105,9 @@ def _parts_of(file: FoundFile, *, redact: bool) -> Iterator[Call[ReadInputs]]:
                 whole=FilePart(size=file.size, sha256=file.sha256) if last and number > 1 else None,
                 reader=file.reader,
                 revision=file.revision,
-                policy=DEFAULT_POLICY.digest if redact else None,
-                raw=not redact,
+                policy=None if policy is None else policy.digest,
+                raw=policy is None,
+                rules=rules,
                 path=file.path,
                 name=file.name,
                 offset=offset,
@@ -113,17 +117,13 @@ def _parts_of(file: FoundFile, *, redact: bool) -> Iterator[Call[ReadInputs]]:
         offset += part.size
 
 
-def _policy() -> dict[str, str | int]:
-    return {
-        "name": DEFAULT_POLICY.name,
-        "revision": DEFAULT_POLICY.revision,
-        "digest": DEFAULT_POLICY.digest,
-    }
+def _described(policy: Policy) -> dict[str, str | int]:
+    return {"name": policy.name, "revision": policy.revision, "digest": policy.digest}
 
 
-def _label(file: FoundFile, number: int, parts: int) -> str:
+def _label(file: FoundFile, number: int, parts: int, policy: Policy = DEFAULT_POLICY) -> str:
     # the label is shown, and stored by Prefect: a secret in a file's name must not get there
-    stem = str(Redactor(DEFAULT_POLICY).redact(file.name.rpartition("/")[2].removesuffix(".jsonl")))
+    stem = str(Redactor(policy).redact(file.name.rpartition("/")[2].removesuffix(".jsonl")))
     label = f"read {_ODD.sub('_', stem)[:48]} {file.sha256.removeprefix('sha256:')[:12]}"
     return label if parts == 1 else f"{label} part {number}/{parts}"
 
@@ -134,4 +134,4 @@ def _some_session(found: ScanResult) -> None:
     kinds = Counter(file.label for file in found.files)
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "no file at all"
     left = f"; left out: {sum(found.reasons.values())}" if found.reasons else ""
-    raise NoSessions(f"The selection holds no Claude Code or Codex session: {told}{left}.")
+    raise NoSessions(f"The selection holds no session that a reader understands: {told}{left}.")

@@ -21,7 +21,7 @@ from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export.bundle import DEVICES, MANIFEST_FORMAT
 from autocode.jobs.store import ObjectStore
 
-__all__ = ["Manifest", "ManifestSource", "Member", "UnreadSource", "load_manifest"]
+__all__ = ["Manifest", "ManifestSource", "Member", "UnreadSource", "load_manifest", "parse_manifest"]
 
 _LARGEST: Final = 1 << 30
 """Bytes that a manifest may have; about a million sessions."""
@@ -131,18 +131,30 @@ def load_manifest(store: ObjectStore, digest: str) -> Manifest:
         ObjectCorrupt: it is damaged; it is in quarantine.
         UsageError: it is no manifest of an export, or one that this version doesn't know.
     """
-    data = store.open(digest).read_all(limit=_LARGEST)
+    return parse_manifest(store.open(digest).read_all(limit=_LARGEST), f"Object {digest}")
+
+
+def parse_manifest(data: bytes, name: str) -> Manifest:
+    """Return the manifest whose canonical JSON is *data*, checked as :func:`load_manifest` says.
+
+    Args:
+        data: the bytes.
+        name: what people call them, to begin a sentence with.
+
+    Raises:
+        UsageError: they are no manifest of an export, or one that this version doesn't know.
+    """
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
-        raise _no_manifest(digest, _first_of(error)) from error
+        raise _no_manifest(name, _first_of(error)) from error
     except (ValueError, RecursionError) as error:
-        raise _no_manifest(digest, "it isn't JSON") from error
+        raise _no_manifest(name, "it isn't JSON") from error
     if manifest.to_bytes() != data:
-        raise _no_manifest(digest, "its JSON isn't canonical")
+        raise _no_manifest(name, "its JSON isn't canonical")
     clash = _clash(manifest.members)
     if clash is not None:
-        raise _no_manifest(digest, f"its members {clash[0]!r} and {clash[1]!r} can't lie side by side")
+        raise _no_manifest(name, f"its members {clash[0]!r} and {clash[1]!r} can't lie side by side")
     return manifest
 
 
@@ -162,9 +174,9 @@ def _clash(members: Sequence[Member]) -> tuple[str, str] | None:
     return None
 
 
-def _no_manifest(digest: str, reason: str) -> UsageError:
+def _no_manifest(name: str, reason: str) -> UsageError:
     return UsageError(
-        f"Object {digest} is no manifest of the format {MANIFEST_FORMAT}: {reason}.",
+        f"{name} is no manifest of the format {MANIFEST_FORMAT}: {reason}.",
         hint="Name the artifact of a finished export; `autocode-jobs jobs list` shows them.",
     )
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from autocode.jobs.redaction import CustomRules, Policy, policy_with
 
 __all__ = [
     "ENTRY_TYPE",
@@ -58,6 +68,28 @@ class ExportPayload(_Frozen):
 
     sources: tuple[Source, ...] = Field(description="Where the sessions are.", min_length=1)
     redact: bool = Field(default=True, description="Replace secrets by markers, and leave raw bytes out.")
+    rules: CustomRules | None = Field(
+        default=None, description="Rules of one's own and an allow list, by content: never the file's path."
+    )
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy that the export keeps to, however often it is resumed; ``None`` without redaction."""
+        return policy_with(self.rules) if self.redact else None
+
+    @model_validator(mode="after")
+    def _rules_need_redaction(self) -> Self:
+        if self.rules is not None and not self.redact:
+            raise ValueError("rules without redaction make no sense: leave out one of them")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_absent_rules(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # a payload without rules keeps the fingerprint that it had before there were any
+        value: dict[str, Any] = handler(self)
+        if self.rules is None:
+            value.pop("rules", None)
+        return value
 
     @field_validator("sources")
     @classmethod
@@ -124,7 +156,8 @@ class ReadInputs(_Frozen):
     """What ``read`` depends on. Where the bytes lie doesn't belong to it.
 
     ``size`` and ``sha256`` are those of the part; ``whole`` is the file, given with the ``last`` part of
-    several. ``before`` is what the part before left.
+    several. ``before`` is what the part before left. ``policy`` is the policy's digest, and stands for
+    ``rules``, its content.
     """
 
     size: int
@@ -136,6 +169,7 @@ class ReadInputs(_Frozen):
     revision: int
     policy: str | None
     raw: bool
+    rules: CustomRules | None = Field(default=None, exclude=True)
     path: str = Field(exclude=True)
     name: str = Field(exclude=True)
     offset: int = Field(exclude=True)

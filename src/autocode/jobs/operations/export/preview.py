@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +17,10 @@ from autocode.jobs.errors import Permanent, describe
 from autocode.jobs.operations.export.frozen import frozen
 from autocode.jobs.operations.export.part import Before
 from autocode.jobs.operations.export.payload import FilePart, FoundFile, LeftOut, ScanResult, Source
+from autocode.jobs.operations.export.places import Group, ShownPlace, Watcher
 from autocode.jobs.operations.export.read import Shown
 from autocode.jobs.operations.export.scan import scan_files
+from autocode.jobs.redaction import DEFAULT_POLICY, Policy
 
 __all__ = ["Preview", "PreviewedFile", "preview"]
 
@@ -35,7 +37,8 @@ class PreviewedFile:
         size: number of its bytes.
         kind: the reader's name, or a guess at what an unread file is.
         report: what the reader mapped, lost and found damaged, redacted; ``None`` where nothing reads it.
-        redaction: counts and places (record, JSON pointer, kind, number, length) of what is replaced.
+        redaction: counts by kind of what is replaced, and how many places aren't listed.
+        places: where, with tool and surroundings; see :class:`ShownPlace`.
         exported: ``normal-form``, ``raw``, ``both`` or ``no``.
         problem: why the export would fail on it, as :func:`autocode.jobs.errors.describe` puts it.
     """
@@ -48,6 +51,7 @@ class PreviewedFile:
     redaction: dict[str, Any] | None
     exported: str
     problem: dict[str, Any] | None = None
+    places: tuple[ShownPlace, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the file as a JSON object; no secret that the policy knows is in it."""
@@ -57,10 +61,15 @@ class PreviewedFile:
             "size": self.size,
             "kind": self.kind,
             "report": self.report,
-            "redaction": self.redaction,
+            "redaction": self._redaction(),
             "exported": self.exported,
             "problem": self.problem,
         }
+
+    def _redaction(self) -> dict[str, Any] | None:
+        if self.redaction is None:
+            return None
+        return self.redaction | {"places": [place.to_json() for place in self.places]}
 
 
 class Preview:
@@ -70,19 +79,24 @@ class Preview:
 
     Args:
         scanned: what the scan found.
-        redact: as in the payload.
+        policy: what is replaced; ``None`` for nothing.
+        digests: give each place the digest of what is replaced, for an allow list.
     """
 
-    def __init__(self, scanned: ScanResult, *, redact: bool) -> None:
+    def __init__(self, scanned: ScanResult, *, policy: Policy | None, digests: bool = False) -> None:
         self.scanned = scanned
-        self.redact = redact
+        self.policy = policy
+        self.digests = digests
+        self.groups: Counter[Group] = Counter()
+        """Listed redactions by rule and place so far."""
         self.totals: Counter[str] = Counter()
         """Files, sessions, records, redacted, damaged, unread, problems and bytes so far."""
 
     def __iter__(self) -> Iterator[PreviewedFile]:
         self.totals = Counter(dict.fromkeys(_TOTALS, 0))
+        self.groups = Counter()
         for _, same_bytes in groupby(self.scanned.files, key=lambda file: file.sha256):
-            file = _previewed(list(same_bytes), redact=self.redact)
+            file = _previewed(list(same_bytes), self.policy, Watcher(digests=self.digests))
             self._count(file)
             yield file
 
@@ -105,9 +119,15 @@ class Preview:
         """Read everything and return it as one JSON object; every report is in memory then."""
         files = [file.to_json() for file in self]
         scanned = self.scanned.model_dump(mode="json", include={"left_out", "reasons", "skipped_folders"})
-        return {"files": files, **scanned, "totals": dict(sorted(self.totals.items()))}
+        return {
+            "files": files,
+            **scanned,
+            "redactions": [asdict(group) | {"count": count} for group, count in sorted(self.groups.items())],
+            "totals": dict(sorted(self.totals.items())),
+        }
 
     def _count(self, file: PreviewedFile) -> None:
+        self.groups.update(Group.of(place) for place in file.places)
         report = file.report or {}
         self.totals.update(
             {
@@ -127,7 +147,8 @@ def preview(
     folder: Callable[[str], Path],
     sources: Sequence[Source],
     *,
-    redact: bool = True,
+    policy: Policy | None = DEFAULT_POLICY,
+    digests: bool = False,
     looked_at: Callable[[int], None] = lambda _count: None,
 ) -> Preview:
     """Scan *sources* and return a preview of their export; sessions are read when it is iterated.
@@ -137,24 +158,25 @@ def preview(
     Args:
         folder: gives the path of a root by its name.
         sources: the selections, as in the payload.
-        redact: as in the payload.
+        policy: what is replaced; ``None`` for nothing.
+        digests: give each place the digest of what is replaced, for an allow list.
         looked_at: told the number of files scanned so far; may raise to stop.
 
     Raises:
         UsageError: a root or a selected path doesn't exist, or leads out of its root.
         Transient: the system is short of something that will be there again.
     """
-    return Preview(scan_files(folder, sources, looked_at), redact=redact)
+    return Preview(scan_files(folder, sources, looked_at), policy=policy, digests=digests)
 
 
-def _previewed(files: Sequence[FoundFile], *, redact: bool) -> PreviewedFile:
+def _previewed(files: Sequence[FoundFile], policy: Policy | None, watcher: Watcher) -> PreviewedFile:
     file = files[0]
     report: dict[str, Any] | None = None
     redaction: dict[str, Any] | None = None
     problem: dict[str, Any] | None = None
     try:
         if file.reader is not None:
-            report, redaction = _read(file, file.reader, redact=redact)
+            report, redaction = _Reading(file, file.reader, policy, watcher).accounts()
     except Permanent as error:
         problem = describe(error)
     return PreviewedFile(
@@ -164,30 +186,40 @@ def _previewed(files: Sequence[FoundFile], *, redact: bool) -> PreviewedFile:
         kind=file.label,
         report=report,
         redaction=redaction,
-        exported="no" if problem else _exported(file, redact=redact),
+        exported="no" if problem else _exported(file, redact=policy is not None),
         problem=problem,
+        places=() if problem else tuple(watcher.places),
     )
 
 
-def _read(file: FoundFile, reader: str, *, redact: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    *earlier, last = file.cut()
-    before = Before()
-    offset = 0
-    for part in earlier:
-        before = _read_part(file, part, offset, reader, before, redact=redact).before_next(())
-        offset += part.size
-    return _read_part(file, last, offset, reader, before, redact=redact).accounts()
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One file, part after part."""
 
+    file: FoundFile
+    reader: str
+    policy: Policy | None
+    watcher: Watcher
 
-def _read_part(
-    file: FoundFile, part: FilePart, offset: int, reader: str, before: Before, *, redact: bool
-) -> Shown:
-    with frozen(file.path, file.name, offset, part.size) as stream:
-        shown = Shown(stream, reader, redact=redact, before=before)
-        for _ in shown:
-            pass
-        stream.prove(part.sha256)
-        return shown
+    def accounts(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        *earlier, last = self.file.cut()
+        before = Before()
+        offset = 0
+        for part in earlier:
+            before = self._part(part, offset, before).before_next(())
+            offset += part.size
+        shown = self._part(last, offset, before)
+        report, redaction = shown.accounts()
+        self.watcher.see({"report": report}, shown.redaction, kind="report")
+        return report, redaction
+
+    def _part(self, part: FilePart, offset: int, before: Before) -> Shown:
+        with frozen(self.file.path, self.file.name, offset, part.size) as stream:
+            shown = Shown(stream, self.reader, policy=self.policy, before=before, found=self.watcher.found)
+            for record in shown.records():
+                self.watcher.see(record, shown.redaction)
+            stream.prove(part.sha256)
+            return shown
 
 
 def _exported(file: FoundFile, *, redact: bool) -> str:

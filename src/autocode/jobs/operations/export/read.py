@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Final, cast
 
 from autocode.jobs.canonical import canonical_json
+from autocode.jobs.errors import RedactionFailed
 from autocode.jobs.kinds import Produced, StepContext
 from autocode.jobs.operations.export.encoding import LARGE, encode_record, pieces_of
 from autocode.jobs.operations.export.frozen import CHUNK, FrozenStream, frozen
@@ -19,7 +20,7 @@ from autocode.jobs.operations.export.payload import (
     RAW_TYPE,
     ReadInputs,
 )
-from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
+from autocode.jobs.redaction import Place, Policy, RedactionReport, Redactor, policy_with
 from autocode.jobs.sessions import READERS, Record
 
 __all__ = ["Shown", "read_session"]
@@ -34,16 +35,25 @@ class Shown(Iterator[bytes]):
     Args:
         stream: the frozen bytes.
         reader: name of the reader.
-        redact: replace secrets; each session has a redactor of its own.
+        policy: replace what it calls a secret; each session has a redactor of its own. ``None``: nothing.
         before: what is known of the parts before.
+        found: told each redaction with the text that was replaced.
     """
 
-    def __init__(self, stream: FrozenStream, reader: str, *, redact: bool, before: Before) -> None:
+    def __init__(
+        self,
+        stream: FrozenStream,
+        reader: str,
+        *,
+        policy: Policy | None,
+        before: Before,
+        found: Callable[[Place, str], None] | None = None,
+    ) -> None:
         # held here: a buffer that is collected closes the stream under it
         self._buffer = io.BufferedReader(stream, CHUNK)
         chosen = next(each for each in READERS if each.name == reader)
         self._reading = chosen.read(cast("BinaryIO", self._buffer), before.reading)
-        self._redactor = Redactor(DEFAULT_POLICY, state=before.redaction) if redact else None
+        self._redactor = Redactor(policy, state=before.redaction, found=found) if policy else None
         self._blocks = self._written()
 
     def __next__(self) -> bytes:
@@ -82,11 +92,20 @@ class Shown(Iterator[bytes]):
         lines.append(b"")
         return b"\n".join(lines)
 
+    def records(self) -> Iterator[Record]:
+        """Yield the records as they are shown, instead of the blocks that are written."""
+        return map(self._redacted, self._reading)
+
     def _redacted(self, record: Record) -> Record:
         if self._redactor is None:
             return record
         shown: Record = self._redactor.redact_record(record["seq"], record)
         return shown
+
+    @property
+    def redaction(self) -> RedactionReport | None:
+        """What was redacted so far; ``None`` where nothing is."""
+        return None if self._redactor is None else self._redactor.report
 
     def accounts(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the reading's report, redacted as well, and that of the redaction. Call it once."""
@@ -144,12 +163,22 @@ def _normal_form(
     context: StepContext, inputs: ReadInputs, reader: str, before: Before
 ) -> tuple[Produced, Shown]:
     with _frozen(inputs) as stream, context.output(NORMAL_FORM_TYPE) as output:
-        shown = Shown(stream, reader, redact=inputs.policy is not None, before=before)
+        shown = Shown(stream, reader, policy=_policy(inputs), before=before)
         for block in shown:
             output.write(block)
             _tell(context, inputs, stream)
         stream.prove(inputs.sha256)
         return output.finish(), shown
+
+
+def _policy(inputs: ReadInputs) -> Policy | None:
+    if inputs.policy is None:
+        return None
+    policy = policy_with(inputs.rules)
+    if policy.digest != inputs.policy:
+        # the program was exchanged under a running job: what is remembered under one digest keeps to it
+        raise RedactionFailed("the rules of this program aren't those that the job was planned with")
+    return policy
 
 
 def _raw_copy(context: StepContext, inputs: ReadInputs) -> Produced:

@@ -1,0 +1,171 @@
+"""The first pass over a source: what a reader wants to know of each session before reading it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from autocode.jobs.operations.views.blocks import Message
+from autocode.jobs.operations.views.sources import Record, by_session
+from autocode.jobs.operations.views.turns import message_of
+from autocode.jobs.operations.views.wording import first_line, seconds_between
+
+__all__ = ["Overview", "Prompt", "survey"]
+
+_PROMPTS: Final = 1000
+"""Prompts in a table of contents; a longer one helps nobody, and memory stays bounded."""
+_NAMES: Final = 200
+
+
+@dataclass(slots=True)
+class Prompt:
+    """A prompt of the user, and what it set in motion."""
+
+    id: str
+    text: str
+    at: str | None
+    calls: int = 0
+    last_at: str | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the tool worked on it; ``None`` where times are missing."""
+        return seconds_between(self.at, self.last_at)
+
+
+@dataclass(slots=True)
+class Overview:
+    """One session in numbers. Nothing in it grows with the session past fixed bounds."""
+
+    number: int
+    session: Record
+    title: str = ""
+    prompts: list[Prompt] = field(default_factory=list)
+    prompt_count: int = 0
+    first_at: str | None = None
+    last_at: str | None = None
+    records: Counter[str] = field(default_factory=Counter)
+    replies: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    errors: int = 0
+    models: dict[str, None] = field(default_factory=dict)
+    tokens: Counter[str] = field(default_factory=Counter)
+    cost: float | None = None
+    agents: dict[str, str] = field(default_factory=dict)
+    """The call of each subagent: the call's id, and the subagent's."""
+    _pending: tuple[Any, dict[str, Any]] | None = None
+
+    @property
+    def headline(self) -> str:
+        """The title, else the first line of the first prompt, else the session's own id."""
+        first = self.prompts[0].text if self.prompts else ""
+        return self.title or first or str(self.session.get("session_id") or "A session without words")
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first to the last time."""
+        return seconds_between(self.first_at, self.last_at)
+
+    def take(self, record: Record) -> None:
+        """Count *record*."""
+        kind = str(record["type"])
+        self.records[kind] += 1
+        self._model(record.get("model"))
+        self._spend(record)
+        if kind == "message":
+            self._message(record)
+        elif kind == "tool_call":
+            name = str(record.get("name"))
+            self.calls[name if name in self.calls or len(self.calls) < _NAMES else "…"] += 1
+            if self.prompts and self.prompt_count == len(self.prompts):
+                self.prompts[-1].calls += 1
+        elif kind == "tool_result":
+            self.errors += record.get("is_error") is True
+        self._time(record.get("at"))
+        self._agent(record)
+
+    def end(self, report: Mapping[str, Any] | None) -> None:
+        """Finish; *report* is the source's, for the only session of a source."""
+        if self._pending is not None:
+            self._add(self._pending[1])
+            self._pending = None
+        report = report or {}
+        self.title = first_line(str(self.session.get("title") or report.get("title") or ""), 120)
+        if isinstance(report.get("tokens"), dict):
+            # the report knows of counts that were told several times, or as running totals
+            self.tokens = Counter({str(name): int(value or 0) for name, value in report["tokens"].items()})
+        for model in report.get("models") or ():
+            self._model(model)
+
+    def _model(self, model: Any) -> None:
+        # Claude Code writes <synthetic> where no model spoke
+        if isinstance(model, str) and len(self.models) < _NAMES and not model.startswith("<"):
+            self.models[model] = None
+
+    def _time(self, at: str | None) -> None:
+        if at is None:
+            return
+        # the text of such times sorts as the times do
+        self.first_at = at if self.first_at is None else min(self.first_at, at)
+        self.last_at = at if self.last_at is None else max(self.last_at, at)
+        if self.prompts and self.prompt_count == len(self.prompts):
+            self.prompts[-1].last_at = at
+
+    def _message(self, record: Record) -> None:
+        message = message_of(record)
+        self.replies += message.role == "assistant"
+        if message.role != "user" or message.origin not in {"said", "command"} or self._aside(message):
+            return
+        self.prompt_count += 1
+        if len(self.prompts) < _PROMPTS:
+            told = " ".join(part.text[:4000] for part in message.parts if part.kind == "text")
+            text = first_line(told) or "(no text)"
+            self.prompts.append(Prompt(message.stamp.id, text, message.stamp.at, last_at=message.stamp.at))
+
+    def _aside(self, message: Message) -> bool:
+        # a subagent's whole transcript is a side chain
+        return message.stamp.sidechain and self.session.get("agent_id") is None
+
+    def _spend(self, record: Record) -> None:
+        usage = record.get("usage")
+        if isinstance(usage, dict) and record["type"] != "event":
+            key = record.get("message_id"), record.get("request_id")
+            if self._pending is not None and (self._pending[0] != key or key == (None, None)):
+                self._add(self._pending[1])
+            self._pending = key, usage
+        cost = (record.get("extra") or {}).get("costUSD")
+        if isinstance(cost, int | float) and not isinstance(cost, bool):
+            self.cost = (self.cost or 0.0) + cost
+
+    def _add(self, usage: Mapping[str, Any]) -> None:
+        self.tokens.update({name: value for name, value in usage.items() if isinstance(value, int)})
+
+    def _agent(self, record: Record) -> None:
+        if record["type"] == "tool_result":
+            told = (record.get("extra") or {}).get("toolUseResult")
+            agent, call = (told.get("agentId") if isinstance(told, dict) else None), record.get("call_id")
+        elif record.get("name") == "progress/agent_progress" and isinstance(record.get("data"), dict):
+            inner = record["data"].get("data")
+            agent = inner.get("agentId") if isinstance(inner, dict) else None
+            call = record["data"].get("parentToolUseID")
+        else:
+            return
+        if isinstance(agent, str) and isinstance(call, str):
+            self.agents.setdefault(call, agent)
+
+
+def survey(records: Iterable[Record], report: Mapping[str, Any]) -> list[Overview]:
+    """Return an overview of each session in *records*; *report* is the source's."""
+    found = []
+    for number, session in by_session(records):
+        overview = Overview(number, {})
+        for record in session:
+            if record["type"] == "session":
+                overview.session = record
+            overview.take(record)
+        found.append(overview)
+    for overview in found:
+        overview.end(report if len(found) == 1 else None)
+    return found

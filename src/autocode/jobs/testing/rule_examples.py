@@ -1,0 +1,327 @@
+"""Every rule of the default policy with its source, forms that it finds and texts that it leaves alone.
+
+A form is a template: ``{w40}`` stands for 40 drawn letters and digits, ``{h32}`` for hex digits, ``{u16}``
+for upper-case letters and digits, ``{d11}`` for digits, ``{s20}`` for letters, digits, ``_`` and ``-``,
+``{a34}`` for letters; what lies between ``«`` and ``»`` is the secret. Nothing here is a secret, or looks
+like one to a scanner: they are drawn when a test runs. ``docs/redaction.md`` has the same as a table.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["RULE_EXAMPLES", "RuleExamples", "drawn", "table"]
+
+_ALPHABETS: Final = {
+    "w": string.ascii_letters + string.digits,
+    "h": "0123456789abcdef",
+    "u": string.ascii_uppercase + "234567",
+    "d": string.digits,
+    "s": string.ascii_letters + string.digits + "_-",
+    "a": string.ascii_letters,
+}
+_HOLE: Final = re.compile(r"\{([whudsa])([0-9]{1,3})\}|\{(pem|pemn|jwt|basic|pem64)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleExamples:
+    """What is known of a rule.
+
+    Args:
+        source: where the form is described.
+        forms: templates of what it finds.
+        not_found: texts that come near and that it leaves alone.
+    """
+
+    source: str
+    forms: tuple[str, ...]
+    not_found: tuple[str, ...]
+
+
+def drawn(form: str, rng: random.Random) -> tuple[str, str]:
+    """Return a text made from a template, and the secret in it; the same state gives the same text."""
+    text = _HOLE.sub(lambda hole: _filled(hole, rng), form)
+    before, _, rest = text.partition("«")
+    secret, _, after = rest.partition("»")
+    return before + secret + after, secret
+
+
+def table(kinds: Mapping[str, str]) -> str:
+    """Return the rules as a table in Markdown.
+
+    Args:
+        kinds: the kind of each rule by its id, in order.
+    """
+    lines = ["| rule | kind | finds | leaves alone | source |", "|---|---|---|---|---|"]
+    for rule, kind in kinds.items():
+        known = RULE_EXAMPLES[rule]
+        found = "<br>".join(_code(_HOLE.sub(_dots, form)) for form in known.forms)
+        left = "<br>".join(map(_code, known.not_found))
+        lines.append(f"| `{rule}` | `{kind}` | {found} | {left} | {known.source} |")
+    return "\n".join(lines) + "\n"
+
+
+def _dots(hole: re.Match[str]) -> str:
+    shown = {
+        "pem": "-----BEGIN RSA PRIVATE KEY----- …",
+        "pemn": r"-----BEGIN PRIVATE KEY-----\n…",
+        "pem64": "LS0tLS1CRUdJTiBSU0Eg…",
+        "jwt": "eyJ….eyJ….…",
+        "basic": "base64 of user:password",
+    }
+    return shown.get(hole[3] or "", "…")
+
+
+def _code(text: str) -> str:
+    shown = text.replace("«", "").replace("»", "").replace("\n", "⏎").replace("\x1b", "␛").replace("|", "\\|")
+    return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
+
+
+def _filled(hole: re.Match[str], rng: random.Random) -> str:
+    letter, size, special = hole.groups()
+    if special == "pem":
+        return _pem(rng)
+    if special == "pemn":
+        return _pem(rng).replace("\n", "\\n")
+    if special == "pem64":
+        return base64.b64encode(_pem(rng).encode()).decode()
+    if special == "jwt":
+        parts = [json.dumps({"alg": "HS256", "typ": "JWT"}), json.dumps({"sub": str(rng.random())})]
+        encoded = [base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts]
+        return ".".join([*encoded, _run(rng, "w", 43)])
+    if special == "basic":
+        return base64.b64encode(f"deploy:{_run(rng, 'w', 12)}".encode()).decode()
+    return _run(rng, letter, int(size))
+
+
+def _run(rng: random.Random, letter: str, size: int) -> str:
+    # digits at the front of what has any: checks ask for some, and a draw may lack them
+    front = {"w": "7k4Q2", "s": "7k4Q2", "u": "7K4Q2", "h": "7a4f2"}.get(letter, "")[: size // 2]
+    return front + "".join(rng.choice(_ALPHABETS[letter]) for _ in range(size - len(front)))
+
+
+def _pem(rng: random.Random) -> str:
+    lines = [_run(rng, "w", 64) for _ in range(4)]
+    return "\n".join(["-----BEGIN RSA PRIVATE " + "KEY-----", *lines, "-----END RSA PRIVATE " + "KEY-----"])
+
+
+def _of(source: str, *forms: str, no: tuple[str, ...]) -> RuleExamples:
+    return RuleExamples(source, forms, no)
+
+
+RULE_EXAMPLES: Final[Mapping[str, RuleExamples]] = MappingProxyType({
+    "private-key": _of(
+        "RFC 7468", "«{pem}»", '{"type": "service_account", "private_key": "«{pemn}»\\n"}',
+        no=("-----BEGIN PUBLIC KEY-----", "-----BEGIN RSA PRIVATE KEY-----"),
+    ),
+    "private-key-base64": _of(
+        "RFC 7468, encoded once more", "key: «{pem64}»", no=("LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",)
+    ),
+    "kubeconfig-key": _of(
+        "Kubernetes: kubeconfig v1",
+        "    client-key-data: «{w80}»",
+        no=("client-key-data: DATA+OMITTED", "client-certificate-data: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"),
+    ),
+    "aws-access-key": _of("AWS IAM: unique identifiers", "«AKIA{u16}»", no=("AKIA", "XAKIA7K4Q27K4Q27K4Q2")),
+    "aws-temporary-key": _of("AWS IAM: unique identifiers", "«ASIA{u16}»", no=("ASIAPACIFICREGIONALDATA",)),
+    "aws-bedrock-key": _of("AWS Bedrock: API keys", "«ABSK{w120}»", no=("ABSK",)),
+    "aws-secret-key": _of(
+        "AWS CLI: configuration",
+        "aws_secret_access_key = «{w40}»",
+        '"SecretAccessKey": "«{w40}»"',
+        "AWS Secret Access Key [None]: «{w40}»",
+        no=("aws_secret_access_key = <your key>", "AWS_SECRET_ACCESS_KEY=$(pass aws)"),
+    ),
+    "github-token": _of(
+        "GitHub: token formats", "«ghp_{w36}»", "«ghs_{w36}»",
+        no=("ghp_", "ghp_config_file"),
+    ),
+    "github-fine-grained": _of("GitHub: token formats", "«github_pat_{w22}_{w59}»", no=("github_pat_token",)),
+    "gitlab-token": _of(
+        "GitLab: token prefixes", "«glpat-{s20}»", "«glrt-{s20}»",
+        no=("glpat-configuration-of-the-job",),
+    ),
+    "slack-token": _of("Slack: token types", "«xoxb-{d11}-{d11}-{w24}»", no=("xoxb-your-token-here",)),
+    "slack-app-token": _of("Slack: token types", "«xapp-1-{u11}-{d13}-{h64}»", no=("xapp-1-",)),
+    "slack-webhook": _of(
+        "Slack: incoming webhooks",
+        "https://hooks.slack.com/services/«T{u8}/B{u8}/{w24}»",
+        no=("https://hooks.slack.com/services/",),
+    ),
+    "discord-webhook": _of(
+        "Discord: webhooks", "https://discord.com/api/webhooks/{d18}/«{s68}»",
+        no=("discord.com/api/webhooks/123/abc",),
+    ),
+    "anthropic-key": _of(
+        "gitleaks: anthropic-api-key", "«sk-ant-api03-{s93}AA»",
+        no=("sk-ant-", "risk-ant-colony"),
+    ),
+    "openai-key": _of(
+        "OpenAI: API keys", "«sk-proj-{s60}»", "«sk-{w48}»",
+        no=("sk-learn-project-template-name", "task-list"),
+    ),
+    "groq-key": _of("Groq: API keys", "«gsk_{w52}»", no=("gsk_",)),
+    "xai-key": _of("xAI: API keys", "«xai-{w80}»", no=("xai-org",)),
+    "perplexity-key": _of("Perplexity: API keys", "«pplx-{w48}»", no=("pplx-embed",)),
+    "replicate-token": _of("Replicate: API tokens", "«r8_{w37}»", no=("r8_int",)),
+    "huggingface-token": _of("Hugging Face: access tokens", "«hf_{a34}»", no=("hf_hub_download",)),
+    "google-api-key": _of("gitleaks: gcp-api-key", "«AIza{s35}»", no=("AIza",)),
+    "google-oauth": _of("Google: OAuth clients", "«GOCSPX-{s28}»", no=("GOCSPX-",)),
+    "google-access-token": _of("Google: OAuth 2.0", "«ya29.{s60}»", no=("ya29.",)),
+    "google-refresh-token": _of("Google: OAuth 2.0", "«1//0{s60}»", no=("1//0",)),
+    "azure-key": _of(
+        "Azure: connection strings",
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=«{w86}==»;x",
+        "SharedAccessKey=«{w43}=»",
+        no=("AccountKey=",),
+    ),
+    "azure-signature": _of("Azure: shared access signatures", "?sv=2024&sig=«{w43}%3D»", no=("?sig=short",)),
+    "azure-client-secret": _of("gitleaks: azure-ad-client-secret", "«{w3}8Q~{s34}»", no=("8Q~",)),
+    "stripe-key": _of("Stripe: API keys", "«sk_live_{w24}»", "«rk_test_{w24}»", no=("sk_live_publishable",)),
+    "webhook-secret": _of("Standard Webhooks", "«whsec_{w32}»", no=("whsec_",)),
+    "sendgrid-key": _of("SendGrid: API keys", "«SG.{s22}.{s43}»", no=("SG.config.value",)),
+    "twilio-key": _of(
+        "gitleaks: twilio-api-key", "TWILIO_SID=«SK{h32}»",
+        no=("SK", "SK0123456789abcdef0123456789abcdef"),
+    ),
+    "mailgun-key": _of("Mailgun: API keys", "«key-{h32}»", no=("key-value",)),
+    "telegram-token": _of("Telegram: bots", "«{d10}:AA{s33}»", no=("12:AA",)),
+    "npm-token": _of("npm: access tokens", "«npm_{w36}»", no=("npm_config_registry",)),
+    "pypi-token": _of(
+        "gitleaks: pypi-upload-token", "«pypi-AgEIcHlwaS5vcmc{s60}»",
+        no=("pypi-attestations",),
+    ),
+    "prefect-key": _of("gitleaks: prefect-api-token", "«pnu_{w36}»", no=("pnu_",)),
+    "rubygems-token": _of("gitleaks: rubygems-api-token", "«rubygems_{h48}»", no=("rubygems_plugin",)),
+    "docker-token": _of("Docker: access tokens", "«dckr_pat_{s27}»", no=("dckr_pat_",)),
+    "digitalocean-token": _of("gitleaks: digitalocean-pat", "«dop_v1_{h64}»", no=("dop_v1_",)),
+    "heroku-key": _of("Heroku: API keys", "«HRKU-{s60}»", no=("HRKU-",)),
+    "fly-token": _of("gitleaks: flyio-access-token", "«fm2_{w120}»", no=("fm2_",)),
+    "supabase-key": _of("Supabase: API keys", "«sbp_{h40}»", "«sb_secret_{s32}»", no=("sb_secret_key",)),
+    "databricks-token": _of("gitleaks: databricks-api-token", "«dapi{h32}»", no=("dapi",)),
+    "vault-token": _of("HashiCorp Vault: tokens", "«hvs.{s90}»", no=("hvs.",)),
+    "terraform-token": _of("HCP Terraform: API tokens", "«{w14}.atlasv1.{s67}»", no=("x.atlasv1.y",)),
+    "pulumi-token": _of("gitleaks: pulumi-api-token", "«pul-{h40}»", no=("pul-",)),
+    "grafana-token": _of("Grafana: service accounts", "«glsa_{w32}_{h8}»", no=("glsa_",)),
+    "sentry-token": _of("gitleaks: sentry-user-token", "«sntryu_{h64}»", no=("sntryu_",)),
+    "new-relic-key": _of("New Relic: API keys", "«NRAK-{u27}»", no=("NRAK-",)),
+    "dynatrace-token": _of("gitleaks: dynatrace-api-token", "«dt0c01.{u24}.{u64}»", no=("dt0c01.sample",)),
+    "atlassian-token": _of("gitleaks: atlassian-api-token", "«ATATT3{s186}»", no=("ATATT3",)),
+    "linear-key": _of("Linear: API keys", "«lin_api_{w40}»", no=("lin_api_client",)),
+    "notion-token": _of("Notion: integrations", "«ntn_{w46}»", no=("ntn_",)),
+    "figma-token": _of("Figma: access tokens", "«figd_{s40}»", no=("figd_",)),
+    "postman-key": _of("Postman: API keys", "«PMAK-{h24}-{h34}»", no=("PMAK-",)),
+    "shopify-token": _of("gitleaks: shopify-access-token", "«shpat_{h32}»", no=("shpat_",)),
+    "square-token": _of("gitleaks: square-access-token", "«sq0atp-{s22}»", no=("sq0atp-",)),
+    "age-key": _of("gitleaks: age-secret-key", "«AGE-SECRET-KEY-1{u58}»", no=("AGE-SECRET-KEY-1",)),
+    "jwt": _of("RFC 7519", "«{jwt}»", no=("eyJ.eyJ.sig", "eyJhbGciOiJIUzI1NiJ9")),
+    "authorization": _of(
+        "RFC 9110, section 11.6.2",
+        'curl -H "Authorization: Bearer «{w40}»"',
+        "authorization: basic «{w30}»",
+        no=("Authorization: Bearer $TOKEN", "Authorization: Bearer <token>"),
+    ),
+    "bearer-token": _of(
+        "RFC 6750", 'headers("Bearer «{w40}»")',
+        no=("the bearer of this certificate", "Bearer your-token-1234567890"),
+    ),
+    "api-key-header": _of(
+        "IANA: provisional header fields",
+        "X-Api-Key: «{w12}»",
+        "x-auth-token: «{w24}»",
+        no=("X-Api-Key: <key>", "X-Api-Key: $API_KEY"),
+    ),
+    "cookie": _of(
+        "RFC 6265",
+        "Set-Cookie: «session={w40}; Path=/; HttpOnly»",
+        "Cookie: «theme=dark; sid={w32}»",
+        no=("Cookie: theme=dark; lang=en-GB", "set-cookie: name=value; Path=/; Max-Age=3600"),
+    ),
+    "curl-user": _of(
+        "curl: manual, --user",
+        "curl -s -u deploy:«{w12}» https://example.org",
+        no=("curl -u user:password https://example.org", "curl -u $USER:$PASS https://example.org"),
+    ),
+    "client-password": _of(
+        "MySQL: client options; sshpass(1)",
+        "mysql -u root -p«{w12}» app",
+        "sshpass -p «{w12}» ssh host",
+        no=("mysql -u root -p app", "sshpass -p $PASS ssh host"),
+    ),
+    "url-password": _of(
+        "RFC 3986, section 3.2.1",
+        "postgresql://app:«{w9}»@db.internal:5432/app",
+        "redis://:«{w20}»@cache:6379/0",
+        no=("postgres://postgres:postgres@localhost:5432/test", "https://${USER}:${TOKEN}@example.org"),
+    ),
+    "go-dsn-password": _of(
+        "Go MySQL driver: DSN", "app:«{w12}»@tcp(db:3306)/app", no=("user:password@tcp(127.0.0.1:3306)/db",)
+    ),
+    "netrc-password": _of(
+        "curl: .netrc",
+        "machine example.org login deploy password «{w12}»",
+        "machine example.org\n  login deploy\n  password «{w12}»",
+        no=("machine example.org login deploy password <password>",),
+    ),
+    "pgpass-password": _of(
+        "PostgreSQL: .pgpass", "db.internal:5432:app:deploy:«{w12}»",
+        no=("localhost:5432:app",),
+    ),
+    "npmrc-auth": _of(
+        "npm: .npmrc",
+        "//npm.example.org/:_authToken=«{h8}-{h4}-{h4}-{h4}-{h12}»",
+        "_auth=«{basic}»",
+        no=("//npm.example.org/:_authToken=${NPM_TOKEN}",),
+    ),
+    "docker-auth": _of(
+        "Docker: config.json", '"auth": "«{basic}»"',
+        no=('"auth": "bearer"', '"auth": "dXNlcjpwYXNzd29yZA=="'),
+    ),
+    "password": _of(
+        "names in configuration",
+        '"password": "«{s9}»"',
+        '{\\"db_password\\": \\"«{s9}»\\"}',
+        "PASSWORD='«{s9}»'",
+        no=('"password": "changeme"', 'password = "${DB_PASSWORD}"', '"passwd": "string"'),
+    ),
+    "password-unquoted": _of(
+        "environment dumps",
+        "DB_PASSWORD=«{w9}»",
+        "export SMTP_PASS=«{w9}»",
+        "+password: «{w9}»",
+        "\x1b[01;31m\x1b[Kpassword\x1b[m\x1b[K=«{w9}»",
+        no=("DB_PASSWORD=$SECRET", "password: required|min:8|confirmed", "password = getpass.getpass()"),
+    ),
+    "password-entry": _of(
+        "Kubernetes: env of a container",
+        "- name: DB_PASSWORD\n  value: «{w9}»",
+        '{"name": "DB_PASSWORD", "value": "«{w9}»"}',
+        no=("- name: DB_PASSWORD\n  valueFrom:", "- name: DB_PASSWORD\n  value: changeme"),
+    ),
+    "named-secret": _of(
+        "names in configuration",
+        "API_KEY=«{w40}»",
+        "  client_secret: '«{w40}»'",
+        '     3→"refresh_token": "«{w40}»"',
+        no=("API_KEY=<your-api-key>", "token = self.next_token()", "input_tokens: 1532"),
+    ),
+    "named-secret-quoted": _of(
+        "Django: SECRET_KEY",
+        "SECRET_KEY = '«django-insecure-{w20}!@#$%{w20}»'",
+        no=("SECRET_KEY = 'change this'",),
+    ),
+    "named-secret-entry": _of(
+        "Kubernetes: env of a container",
+        "- name: API_TOKEN\n  value: «{w24}»",
+        no=("- name: API_TOKEN\n  value: production",),
+    ),
+})  # fmt: skip
+"""What is known of each rule, by its id."""
