@@ -30,6 +30,7 @@ from autocode.jobs.operations.export.kind import _parts_of
 from autocode.jobs.operations.export.payload import ReadInputs, Source
 from autocode.jobs.operations.export.scan import scan_files
 from autocode.jobs.projection import Outcome
+from autocode.jobs.redaction import DEFAULT_POLICY
 from autocode.jobs.settings import Home
 from engine_world import until
 from export_context import line
@@ -57,7 +58,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
 def chains_of(folder: Path) -> list[list[Call[ReadInputs]]]:
     """Return the calls that an export of *folder* makes."""
     found = scan_files(lambda _: folder, (Source(root="x"),), lambda _: None)
-    return [list(_parts_of(file, redact=True)) for file in found.files]
+    return [list(_parts_of(file, DEFAULT_POLICY, None)) for file in found.files]
 
 
 @contextmanager
