@@ -30,11 +30,12 @@ from autocode.jobs.operations.export.kind import _parts_of
 from autocode.jobs.operations.export.payload import ReadInputs, Source
 from autocode.jobs.operations.export.scan import scan_files
 from autocode.jobs.projection import Outcome
+from autocode.jobs.redaction import DEFAULT_POLICY
 from autocode.jobs.settings import Home
 from engine_world import until
 from export_context import line
 
-SESSIONS = 12
+SESSIONS = 14
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
 def chains_of(folder: Path) -> list[list[Call[ReadInputs]]]:
     """Return the calls that an export of *folder* makes."""
     found = scan_files(lambda _: folder, (Source(root="x"),), lambda _: None)
-    return [list(_parts_of(file, redact=True)) for file in found.files]
+    return [list(_parts_of(file, DEFAULT_POLICY, None)) for file in found.files]
 
 
 @contextmanager
@@ -74,8 +75,7 @@ def attempt_in(system: System, n: int = 1) -> Iterator[AttemptContext]:
 def performed(batch: Batch) -> list[str]:
     """Perform everything and return the digests, one for each chain."""
     try:
-        batch.look_up()
-        batch.reuse()
+        batch.reuse(batch.look_up())
         for group in batch.groups():
             batch.perform(group)
     finally:
@@ -150,7 +150,7 @@ def test_a_process_that_dies_is_replaced_at_the_next_try(
     def killed(worker: Worker, timeout: float) -> tuple[object, ...] | None:
         message = receive(worker, timeout)
         if message is not None and message[0] == "done":
-            os.kill(worker._process.pid, signal.SIGKILL)
+            worker._process.kill()
             worker._process.wait()
         return message
 
@@ -224,12 +224,50 @@ def test_only_what_is_damaged_is_done_again(sessions: Path, expected: list[str],
         with attempt_in(system, 2) as context:
             batch = Batch(context, read, "job-1", chains, "bytes")
             found = batch.look_up()
-            whole = batch.reuse()
+            whole = batch.reuse(found)
 
             assert found == list(range(SESSIONS))
             assert not whole
             assert batch.groups() == [[3]]
             assert performed(batch) == expected
+
+
+@pytest.mark.parametrize(
+    ("sessions", "size", "expected"),
+    [
+        (12, 1, [1] * 12),
+        (13, 1, [13]),
+        (12, 1 << 20, [12]),
+        (1001, 1, [500, 500, 1]),
+        (3, 100 << 20, [2, 1]),
+        (2, 300 << 20, [1, 1]),
+    ],
+)
+def test_groups_are_small_enough_to_look_at(
+    sessions: int, size: int, expected: list[int], tmp_path: Path
+) -> None:
+    """A few short sessions have a task run each; many share one, up to 500 of them or 256 MiB."""
+    inputs = ReadInputs(
+        size=0,
+        sha256="sha256:",
+        last=True,
+        before=None,
+        whole=None,
+        reader=None,
+        revision=0,
+        policy=None,
+        raw=True,
+        path="",
+        name="",
+        offset=0,
+    )
+    chains = [[Call(f"read {number}", inputs, size)] for number in range(sessions)]
+
+    with open_system(Home(tmp_path / "home")) as system, attempt_in(system) as context:
+        groups = Batch(context, read, "job-1", chains, "bytes").groups()
+
+    assert [len(group) for group in groups] == expected
+    assert [chain for group in groups for chain in group] == list(range(sessions))
 
 
 DRIVER = """

@@ -23,6 +23,9 @@ _GROUP_SIZE: Final = 256 << 20
 _GROUP_CALLS: Final = 500
 """How much one Prefect task run covers at most, beside a chain that is longer by itself."""
 
+_FEW: Final = 12
+"""Chains up to which Prefect shows each by itself, since somebody may want to look at them."""
+
 _PATIENCE: Final = 10
 _LONGEST_PATIENCE: Final = 0.15
 """How many times as long as the last commit took the next one waits for company, and for how many seconds."""
@@ -116,11 +119,16 @@ class Batch:
                         alive.append(chain)
         return [chain for chain in wanted if self._links[chain].remembered]
 
-    def reuse(self) -> bool:
-        """Commit what is remembered and whole in the store; return whether all that is remembered was."""
+    def portions(self, chains: Sequence[int]) -> list[Sequence[int]]:
+        """Return *chains* one by one where the batch has few, else all together: a Prefect task run each."""
+        return [chains] if len(self._links) > _FEW else [[chain] for chain in chains]
+
+    def reuse(self, chains: Sequence[int]) -> bool:
+        """Commit what is remembered of *chains* and whole in the store; return whether all of it was."""
         whole = True
         found: list[tuple[_Link, Call[Any], StepCommit]] = []
-        for link in self._links:
+        links = [self._links[chain] for chain in chains]
+        for link in links:
             for (key, produced), call in zip(link.remembered, link.left, strict=False):
                 if not self._context.is_whole(key, produced):
                     whole = False
@@ -134,12 +142,16 @@ class Batch:
                 self._done += call.size
                 del link.remembered[0]
             self._tell(0)
-        for link in self._links:
+        for link in links:
             link.remembered = []
         return whole
 
     def groups(self) -> list[list[int]]:
         """Return the chains that have calls to perform, in groups for one Prefect task run each."""
+        left = [chain for chain, link in enumerate(self._links) if link.left]
+        size = sum(call.size for chain in left for call in self._links[chain].left)
+        if len(self._links) <= _FEW and size < _WORTH:
+            return [[chain] for chain in left]
         groups: list[list[int]] = []
         size = calls = 0
         for chain, link in enumerate(self._links):
@@ -161,8 +173,7 @@ class Batch:
         """
         if self._tried.intersection(group):
             # the try before may have been committed although it failed
-            self.look_up(group)
-            self.reuse()
+            self.reuse(self.look_up(group))
         self._tried.update(group)
         works = {chain: Work(link.left, link.before) for chain in group if (link := self._links[chain]).left}
         self._hire(works)

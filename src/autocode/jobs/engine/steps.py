@@ -103,7 +103,7 @@ async def _perform(
 
 async def _reuse(context: AttemptContext, batch: Batch, found: Sequence[int]) -> State[None]:
     """Commit what is remembered; ``Cached``, if all of it was whole."""
-    whole = await _unless_stopped(context, in_daemon_thread(batch.reuse))
+    whole = await _unless_stopped(context, in_daemon_thread(batch.reuse, found))
     reused = batch.reused(found)
     return Completed(name="Cached" if whole else None, message=f"Reused {reused}")
 
@@ -180,9 +180,9 @@ class PrefectJob:
         batch = Batch(context, step, self.job_id, chains, unit)
         try:
             found = await _unless_stopped(context, in_daemon_thread(batch.look_up))
-            if found:
-                self.current = batch.label(found, label)
-                await self._run(step, self.current, partial(_reuse, context, batch, found))
+            for some in batch.portions(found) if found else ():
+                self.current = batch.label(some, label)
+                await self._run(step, self.current, partial(_reuse, context, batch, some))
             for group in batch.groups():
                 self.current = batch.label(group, label)
                 await self._run(step, self.current, partial(_perform_group, context, batch, group))

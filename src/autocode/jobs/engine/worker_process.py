@@ -6,6 +6,7 @@ Messages are pickles between two processes of one program; nothing else can writ
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -31,6 +32,7 @@ from autocode.jobs.store import LocalStore
 __all__ = ["main"]
 
 _TELL_SECONDS: Final = 0.2
+_SELDOM: Final = (50_000, 20, 100)
 
 
 def main(socket: int, home: Path) -> None:
@@ -67,6 +69,9 @@ class _Worker:
         step = kinds.get(kind).steps[name]
         if point is not None:
             crash.forward(point, self._passed)
+        # records come and go by the thousand, and none of them is part of a cycle
+        gc.freeze()
+        gc.set_threshold(*_SELDOM)
         self._parent.send(("ready",))
         while True:
             _, chain, calls, before = self._next()
