@@ -19,11 +19,12 @@ NO_TESTS: Final = 5  # pytest's exit code when it collected nothing
 
 
 class Stage(NamedTuple):
-    """Folders whose tests run together, and the options that they need."""
+    """Folders whose tests run together, the options that they need, and the script that sets them up."""
 
     name: str
     folders: tuple[str, ...]
     options: tuple[str, ...] = ()
+    set_up: str | None = None
 
 
 # every stored output of a lesson is compared with what its cell prints now
@@ -39,6 +40,7 @@ STRICT: Final = (
 STAGES: Final[tuple[Stage, ...]] = (
     Stage("unit, contract, docs", ("tests/unit", "tests/contract", "tests/docs")),
     Stage("integration", ("tests/integration",)),
+    Stage("browser", ("tests/browser",), set_up="scripts/browser"),
     Stage("acceptance", ("tests/acceptance",)),
     Stage("notebooks", ("notebooks", "tests/notebooks"), STRICT),
 )
@@ -56,11 +58,18 @@ def main(arguments: list[str]) -> int:
         folders = [folder for folder in stage.folders if (ROOT / folder).is_dir()]
         if stage.folders and not folders:
             continue
-        codes.append(_run(stage.name, [*folders, *stage.options, *options]))
+        ready = _set_up(stage)
+        codes.append(ready or _run(stage.name, [*folders, *stage.options, *options]))
         if codes[-1] not in {0, NO_TESTS} and {"-x", "--exitfirst"} & set(options):
             break
     print(f"== tests: {time.monotonic() - began:.1f} s in all", flush=True)
     return _verdict(codes, chosen=bool(options))
+
+
+def _set_up(stage: Stage) -> int:
+    if stage.set_up is None:
+        return 0
+    return subprocess.run(["sh", stage.set_up], cwd=ROOT, check=False, stdout=subprocess.DEVNULL).returncode
 
 
 def _run(name: str, arguments: list[str]) -> int:

@@ -200,6 +200,20 @@ def test_a_message_that_streams_is_counted_once() -> None:
     assert survey(records, {"tokens": {"output": 99}})[0].tokens == {"output": 99}
 
 
+def test_a_cost_is_found_where_a_tool_tells_it() -> None:
+    """Costs count wherever they stand: on an answer, on what was printed behind it, beside the message."""
+    records = [
+        said("a", "assistant", cost_usd=0.5),
+        {"type": "event", "id": "e", "name": "output", "data": {}, "usage": {"output": 7}, "cost_usd": 0.25},
+        said("b", "assistant", extra={"costUSD": 0.125}),
+    ]
+
+    overview = survey(records, {})[0]
+
+    assert overview.cost == 0.875
+    assert overview.tokens == {"output": 7}
+
+
 def test_a_subagent_is_found_by_its_result_or_by_its_progress() -> None:
     """The call of a subagent is known from its result, or from events where it was interrupted."""
     told = result("done", extra={"toolUseResult": {"agentId": "a1"}})

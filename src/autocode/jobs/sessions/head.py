@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Final
@@ -21,6 +22,8 @@ HEAD_BYTES: Final = 256 * 1024
 _HEAD_OBJECTS: Final = 64
 _HEAD_HELD: Final = 1024 * 1024
 _SNIFFED_OBJECTS: Final = 50
+_TASTE: Final = 64 * 1024
+_CONTROL: Final = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
 _BOM: Final = b"\xef\xbb\xbf"
 _QUOTE, _OPEN, _CLOSE, _LIST, _LIST_END = b'"{}[]'
 
@@ -55,9 +58,13 @@ def any_object(head: bytes, recognises: Callable[[dict[str, Any]], bool]) -> boo
 
 def head_objects(head: bytes) -> Iterator[dict[str, Any]]:
     """Yield the first objects in *head*; the last is what can be seen of a line that was cut off."""
-    complete, newline, rest = head.rpartition(b"\n")
+    if len(_CONTROL.findall(head[:_TASTE])) > _TASTE // 100:
+        # a program or a picture: to look for objects in it takes half a second and finds none
+        return
+    *complete, rest = head.split(b"\n")
+    lines = b"".join(line + b"\n" for line in complete if b"{" in line)
     report = Report(tool="", reader="", revision=0)
-    found = objects(segments(io.BytesIO(complete + newline), report), report, lambda _: True)
+    found = objects(segments(io.BytesIO(lines), report), report, lambda _: True)
     for number, item in enumerate(found):
         if number >= _SNIFFED_OBJECTS:
             return

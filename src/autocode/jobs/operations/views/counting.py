@@ -7,15 +7,26 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ["Calls", "Row", "Usage", "beyond", "milliseconds_between"]
+__all__ = ["KINDS", "Calls", "Row", "Usage", "beyond", "cost_of", "milliseconds_between"]
 
 Row = dict[str, Any]
 """A row of a table by the names of its columns."""
 
-_KINDS: Final = ("input", "output", "cache_read", "cache_write")
+KINDS: Final = ("input", "output", "cache_read", "cache_write")
+"""The kinds of tokens of a ``usage``."""
 _SETTLED: Final = 65_536
 _MOST_CALLS: Final = 10_000
 _MOST_CHARS: Final = 64 << 20
+
+
+def cost_of(record: Row) -> float | None:
+    """Return what a record says that it cost, in US dollars; ``None`` where it doesn't say."""
+    cost = record.get("cost_usd")
+    if cost is None:
+        # versions of Claude Code up to 1.0 wrote it beside the message
+        extra = record.get("extra")
+        cost = extra.get("costUSD") if isinstance(extra, dict) else None
+    return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None
 
 
 class Usage:
@@ -27,7 +38,7 @@ class Usage:
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[str, str], Row] = OrderedDict()
-        self._running = dict.fromkeys(_KINDS, 0)
+        self._running = dict.fromkeys(KINDS, 0)
 
     def take(self, record: Row, row: Row) -> Iterator[Row]:
         """Yield the rows that are settled now that *record* was seen; *row* has its other columns."""
@@ -35,11 +46,11 @@ class Usage:
             counts = self._grown(record["data"])
         else:
             counts = record.get("usage")
-        cost = record.get("cost_usd")
+        cost = cost_of(record)
         if (not counts and cost is None) or _is_copy(record):
             return
-        row |= {f"{kind}_tokens": int((counts or {}).get(kind, 0)) for kind in _KINDS}
-        row["cost_usd"] = None if cost is None else float(cost)
+        row |= {f"{kind}_tokens": int((counts or {}).get(kind, 0)) for kind in KINDS}
+        row["cost_usd"] = cost
         message = record.get("message_id")
         if not message:
             yield from _counted(row)
@@ -67,7 +78,7 @@ class Usage:
             "cache_read": cached,
             "cache_write": 0,
         }
-        grown = {kind: counts[kind] - self._running[kind] for kind in _KINDS}
+        grown = {kind: counts[kind] - self._running[kind] for kind in KINDS}
         self._running = counts
         return counts if min(grown.values()) < 0 else grown
 
@@ -78,7 +89,7 @@ def beyond(report: Row, counted: Row, row: Row) -> Iterator[Row]:
     Some tools say at the end of a session what it took, and not by message.
     """
     tokens = report.get("tokens") or {}
-    rest = {f"{kind}_tokens": tokens.get(kind, 0) - counted[f"{kind}_tokens"] for kind in _KINDS}
+    rest = {f"{kind}_tokens": tokens.get(kind, 0) - counted[f"{kind}_tokens"] for kind in KINDS}
     if min(rest.values()) >= 0:
         yield from _counted({**row, **rest, "cost_usd": None})
 
@@ -131,7 +142,7 @@ def milliseconds_between(first: str | None, last: str | None) -> int | None:
 
 
 def _counted(row: Row) -> Iterator[Row]:
-    if row["cost_usd"] or any(row[f"{kind}_tokens"] for kind in _KINDS):
+    if row["cost_usd"] or any(row[f"{kind}_tokens"] for kind in KINDS):
         yield row
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from autocode.jobs.operations.views.blocks import Message
+from autocode.jobs.operations.views.counting import KINDS, Row, Usage
 from autocode.jobs.operations.views.sources import Record, by_session
 from autocode.jobs.operations.views.turns import message_of
 from autocode.jobs.operations.views.wording import first_line, seconds_between
@@ -55,7 +56,7 @@ class Overview:
     cost: float | None = None
     agents: dict[str, str] = field(default_factory=dict)
     """The call of each subagent: the call's id, and the subagent's."""
-    _pending: tuple[Any, dict[str, Any]] | None = None
+    _usage: Usage = field(default_factory=Usage)
 
     @property
     def headline(self) -> str:
@@ -73,7 +74,7 @@ class Overview:
         kind = str(record["type"])
         self.records[kind] += 1
         self._model(record.get("model"))
-        self._spend(record)
+        self._spend(self._usage.take(record, {}))
         if kind == "message":
             self._message(record)
         elif kind == "tool_call":
@@ -88,9 +89,7 @@ class Overview:
 
     def end(self, report: Mapping[str, Any] | None) -> None:
         """Finish; *report* is the source's, for the only session of a source."""
-        if self._pending is not None:
-            self._add(self._pending[1])
-            self._pending = None
+        self._spend(self._usage.finish())
         report = report or {}
         self.title = first_line(str(self.session.get("title") or report.get("title") or ""), 120)
         if isinstance(report.get("tokens"), dict):
@@ -128,19 +127,11 @@ class Overview:
         # a subagent's whole transcript is a side chain
         return message.stamp.sidechain and self.session.get("agent_id") is None
 
-    def _spend(self, record: Record) -> None:
-        usage = record.get("usage")
-        if isinstance(usage, dict) and record["type"] != "event":
-            key = record.get("message_id"), record.get("request_id")
-            if self._pending is not None and (self._pending[0] != key or key == (None, None)):
-                self._add(self._pending[1])
-            self._pending = key, usage
-        cost = (record.get("extra") or {}).get("costUSD")
-        if isinstance(cost, int | float) and not isinstance(cost, bool):
-            self.cost = (self.cost or 0.0) + cost
-
-    def _add(self, usage: Mapping[str, Any]) -> None:
-        self.tokens.update({name: value for name, value in usage.items() if isinstance(value, int)})
+    def _spend(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.tokens.update({kind: row[f"{kind}_tokens"] for kind in KINDS if row[f"{kind}_tokens"]})
+            if row["cost_usd"] is not None:
+                self.cost = (self.cost or 0.0) + row["cost_usd"]
 
     def _agent(self, record: Record) -> None:
         if record["type"] == "tool_result":

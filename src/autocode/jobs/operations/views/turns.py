@@ -25,6 +25,7 @@ from autocode.jobs.operations.views.blocks import (
     Thought,
     Unknown,
 )
+from autocode.jobs.operations.views.counting import cost_of
 from autocode.jobs.operations.views.sources import Record
 
 __all__ = ["blocks_of", "message_of"]
@@ -187,8 +188,6 @@ def _data(record: Record) -> Any:
 
 
 def _stamp(record: Record) -> Stamp:
-    extra = record.get("extra") or {}
-    cost = extra.get("costUSD")
     usage = record.get("usage")
     return Stamp(
         id=str(record.get("id")),
@@ -196,7 +195,7 @@ def _stamp(record: Record) -> Stamp:
         sidechain=bool(record.get("sidechain")),
         model=record.get("model"),
         usage=usage if isinstance(usage, dict) else None,
-        cost=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+        cost=cost_of(record),
         message_id=record.get("message_id"),
     )
 
