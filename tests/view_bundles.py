@@ -107,6 +107,7 @@ def _source(stem: str, names: Sequence[str], records: int, facts: Mapping[str, A
         "size": 1234,
         "reader": "claude-code",
         "revision": 1,
+        "sessions": 1,
         "records": records,
         "lost": {},
         "damaged": 0,

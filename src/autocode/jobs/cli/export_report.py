@@ -62,7 +62,8 @@ def show_bundle(screen: Screen, store: ObjectStore, job: Job, written: Sequence[
         lost.update(source.lost)
         redacted.update(source.redacted)
     told = f"{plural(totals['sessions'], 'session')}, {plural(totals['records'], 'record')}"
-    screen.say(f"Exported {told}, from {bytes_text(totals['source_bytes'])} of files.", style="bold green")
+    files = f"{bytes_text(totals['source_bytes'])} in {plural(len(manifest.sources), 'file')}"
+    screen.say(f"Exported {told}, from {files}.", style="bold green")
     for each in written:
         screen.row("bundle" if each.view.checkable else each.view.name, str(each.opens))
     screen.row("digest", job.result.digest)

@@ -31,7 +31,8 @@ def show_preview(screen: Screen, preview: Preview) -> None:
     totals = preview.totals
     told = f"{plural(totals['sessions'], 'session')}, {plural(totals['records'], 'record')}"
     screen.say()
-    screen.say(f"An export would hold {told}, from {bytes_text(totals['bytes'])} of files.", style="bold")
+    files = f"{bytes_text(totals['bytes'])} in {plural(totals['files'], 'file')}"
+    screen.say(f"An export would hold {told}, from {files}.", style="bold")
     screen.row("redacted", plural(totals["redacted"], "secret"))
     for group, count in sorted(preview.groups.items(), key=lambda each: (-each[1], each[0])):
         tool = f" of {group.tool}" if group.tool else ""

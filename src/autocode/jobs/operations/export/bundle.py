@@ -103,6 +103,7 @@ def _entry(context: StepContext, digest: str) -> _Entry:
         "size": entry["source"]["size"],
         "reader": report.get("reader"),
         "revision": report.get("revision", 0),
+        "sessions": report.get("sessions", 0),
         "records": sum(report.get("records", {}).values()),
         "lost": report.get("lost", {}),
         "damaged": report.get("damaged_total", 0),
@@ -128,7 +129,7 @@ def _totals(entries: Sequence[_Entry], members: Sequence[tuple[str, str, int]]) 
     totals: Counter[str] = Counter(sessions=0, records=0, damaged=0, redacted=0, source_bytes=0)
     for entry in entries:
         source = entry.source
-        totals["sessions"] += source["reader"] is not None
+        totals["sessions"] += source["sessions"]
         totals["records"] += source["records"]
         totals["damaged"] += source["damaged"]
         totals["redacted"] += sum(source["redacted"].values())

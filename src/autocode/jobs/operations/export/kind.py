@@ -48,7 +48,7 @@ def read(context: StepContext, inputs: ReadInputs) -> Produced:
     return read_session(context, inputs)
 
 
-@EXPORT.step
+@EXPORT.step(revision=2)
 def bundle(context: StepContext, inputs: BundleInputs) -> Produced:
     """Write the manifest."""
     return write_manifest(context, inputs)

@@ -70,7 +70,8 @@ class ManifestSource(_Strict):
     """A file that was exported: what it was, who read it, and what became of it.
 
     ``path`` is that of its members, without their endings; ``reader`` is ``None`` where only the raw bytes
-    were kept. ``parts`` are the paths of a long source's parts in order, absent where there is one.
+    were kept. Some tools keep many ``sessions`` in one file. ``parts`` are the paths of a long source's parts
+    in order, absent where there is one.
     """
 
     path: MemberPath
@@ -78,6 +79,7 @@ class ManifestSource(_Strict):
     size: Count
     reader: str | None
     revision: Count
+    sessions: Count
     records: Count
     lost: dict[str, int]
     damaged: Count

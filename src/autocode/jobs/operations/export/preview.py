@@ -132,7 +132,7 @@ class Preview:
         self.totals.update(
             {
                 "files": 1,
-                "sessions": int(file.report is not None),
+                "sessions": report.get("sessions", 0),
                 "records": sum(report.get("records", {}).values()),
                 "redacted": (file.redaction or {}).get("total", 0),
                 "damaged": report.get("damaged_total", 0),
