@@ -234,7 +234,7 @@ gap = lesson.objects("in-the-gap")
 lesson.store("in-the-gap")
 
 # %% [markdown]
-# The two objects of some 3,000 bytes are entries. One is named by Monday's checkpoint. Look the other one up in the
+# The two objects of a few thousand bytes are entries. One is named by Monday's checkpoint. Look the other one up in the
 # ledger of the undisturbed run: it is Tuesday's. Here it is whole, and **no checkpoint names it**. As far as the
 # ledger can tell, Tuesday was never read. So the next run has no choice:
 
