@@ -182,8 +182,8 @@ print(lesson.prefect("killed-after-2"), "\n")
 lesson.attempts("killed-after-2")
 
 # %% [markdown]
-# `Cached` means: this step was asked for, and its checkpoint answered. Before it is believed, the object that it
-# names is read in full and hashed ([`recall`](../src/autocode/jobs/engine/context.py) does that). You will need
+# `Cached` means: this was asked for, and a checkpoint answered. Before it is believed, every stored byte that it names
+# is read and compared with its checksum ([`is_whole`](../src/autocode/jobs/engine/context.py) does that). You will need
 # this for the exercise.
 #
 # Attempt 1 is `crashed` now. The second run found the first one's lock free. The kernel drops such a lock when its
@@ -211,7 +211,7 @@ results
 # died. The artifact's id is hashed from the delivered file, the last checkpoint comes from the ledger's file.
 #
 # Now the columns in the middle. What was done in attempt 1 and what was done later add up to five in every line:
-# no step is missing, none was counted twice. And what Prefect calls `Cached` is exactly what attempt 1 had done.
+# no step is missing, none was counted twice. And as many steps as attempt 1 had done are `Cached` in Prefect.
 # The same numbers as a picture:
 
 # %%
@@ -234,7 +234,7 @@ gap = lesson.objects("in-the-gap")
 lesson.store("in-the-gap")
 
 # %% [markdown]
-# The two objects of some 3,000 bytes are entries. One is named by Monday's checkpoint. Look the other one up in the
+# The two objects of a few thousand bytes are entries. One is named by Monday's checkpoint. Look the other one up in the
 # ledger of the undisturbed run: it is Tuesday's. Here it is whole, and **no checkpoint names it**. As far as the
 # ledger can tell, Tuesday was never read. So the next run has no choice:
 
@@ -344,8 +344,8 @@ lesson.compare(["rotten"])
 # <details>
 # <summary><b>Hint</b></summary>
 #
-# `Cached` is only said after the object was read in full and hashed. What can a program do with a finished step whose
-# bytes are gone? It is in the position of somebody who never did it.
+# `Cached` is only said after the stored bytes were compared with their checksum. What can a program do with a finished
+# step whose bytes are gone? It is in the position of somebody who never did it.
 #
 # </details>
 
@@ -385,13 +385,15 @@ lesson.check(
 #
 # ## In practice
 #
-# This lesson simplified four things.
+# This lesson simplified five things.
 #
 # - **Starting.** To spare you the three seconds in which a process loads its libraries, the lesson forks each run from a
 #   process that has loaded them already. It is a process of its own all the same, and runs what you would type. The tests
 #   of the project do the same experiment with freshly started commands, and at
 #   [every crash point](../docs/ledger.md#what-is-true-after-a-kill).
 # - **One server.** All data folders share one private Prefect server. Outside of lessons each has its own.
+# - **Three sessions.** Of many sessions, those that are finished close together share a commit, and Prefect shows them
+#   as one task run, which is faster. A kill never falls into the middle of a commit: all of it is there, or nothing.
 # - **One machine.** The lock that proves a death works on the machine where the process ran. From elsewhere a
 #   [lease](../docs/engine.md#how-a-dead-process-is-noticed) decides, which takes some seconds longer.
 # - **SIGKILL is not a power cut.** What a process wrote survives its death in any case. To survive a power cut it must be

@@ -126,7 +126,7 @@ class Evidence:
         job = witness_ledger.jobs(self._home.ledger)[-1]
         rows = witness_ledger.checkpoints(self._home.ledger, job)
         first = sum(row.attempt == 1 for row in rows)
-        cached = sum(task.state == "Cached" for task in self.tasks())
+        cached = sum(task.steps for task in self.tasks() if task.state == "Cached")
         last = short(rows[-1].digest) if rows else "-"
         attempts = len(witness_ledger.attempts(self._home.ledger, job))
         return (attempts, first, len(rows) - first, cached, self.artifact(), last)
@@ -140,16 +140,16 @@ class Evidence:
         """
         job = witness_ledger.jobs(self._home.ledger)[-1]
         rows = witness_ledger.checkpoints(self._home.ledger, job)
-        cached = {task.name for task in self.tasks() if task.state == "Cached"}
+        cached = sum(task.steps for task in self.tasks() if task.state == "Cached")
         remaining = list(kills)
         lanes: list[tuple[Mark, ...]] = []
         places: dict[int, float] = {}
         for attempt in witness_ledger.attempts(self._home.ledger, job):
             marks = [
                 Mark.DONE if row.attempt == attempt.n
-                else Mark.REUSED if row.attempt < attempt.n and row.step in cached
+                else Mark.REUSED if row.attempt < attempt.n and place < cached
                 else Mark.NOTHING
-                for row in rows
+                for place, row in enumerate(rows)
             ]  # fmt: skip
             if attempt.outcome in {"crashed", "lost"} and remaining:
                 done = sum(row.attempt <= attempt.n for row in rows)

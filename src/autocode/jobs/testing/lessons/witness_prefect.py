@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ _RECORDED_SECONDS: Final = 60.0
 """How long Prefect may take to write down what it was told: it records task runs in batches."""
 
 _PAUSE: Final = 0.1
+_MANY: Final = re.compile(r"\w+ (\d+) \w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,12 @@ class TaskRow:
 
     name: str
     state: str
+
+    @property
+    def steps(self) -> int:
+        """How many steps it stands for: one task run may read many sessions, and says so in its name."""
+        many = _MANY.fullmatch(self.name)
+        return int(many[1]) if many else 1
 
 
 class PrefectWitness:
@@ -62,17 +70,21 @@ class PrefectWitness:
                 return str(state["name"])
             _wait()
 
-    def task_runs(self, run_id: str, names: Sequence[str]) -> list[TaskRow]:
-        """Return the task runs of a flow run that ended, in the order of *names*, which are all awaited.
+    def task_runs(self, run_id: str, steps: Sequence[str]) -> list[TaskRow]:
+        """Return the task runs of a flow run that ended, in the order in which they began.
 
-        Prefect records a task run some time after the process that ran it has ended.
+        Prefect records a task run some time after the process that ran it has ended, in the order of what it
+        was told. So the last of *steps* is awaited, and that they are enough for all of them.
         """
         deadline = time.monotonic() + _RECORDED_SECONDS
         while True:
-            found = {each["name"]: each["state"] for each in self._asked(run_id) if each["state"]}
-            recorded = [name for name in names if name in found and found[name]["type"] in FINAL]
-            if len(recorded) == len(names) or time.monotonic() > deadline:
-                return [TaskRow(name, str(found[name]["name"])) for name in recorded]
+            found = [each for each in self._asked(run_id) if each["state"] and each["state"]["type"] in FINAL]
+            rows = [TaskRow(each["name"], str(each["state"]["name"])) for each in sorted(found, key=_began)]
+            whole = sum(row.steps for row in rows) >= len(steps) and set(steps[-1:]) <= {
+                row.name for row in rows
+            }
+            if whole or time.monotonic() > deadline:
+                return rows
             _wait()
 
     def _asked(self, run_id: str) -> list[dict[str, Any]]:
@@ -81,6 +93,11 @@ class PrefectWitness:
             self._client.post("/task_runs/filter", json=question).raise_for_status().json()
         )
         return answer
+
+
+def _began(run: dict[str, Any]) -> str:
+    # RFC 3339 in UTC, which sorts as text
+    return str(run["start_time"])
 
 
 def _wait() -> None:
