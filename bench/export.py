@@ -133,7 +133,7 @@ def _once(runs: Runs, folder: Path, number: int) -> None:
 
 def _export(corpus: Corpus, home: Path, out: Path) -> dict[str, float]:
     environment = {**os.environ, "AUTOCODE_HOME": str(home)}
-    command = [_PROGRAM, "export", corpus.folder, "-o", out, "--json"]
+    command: list[str | Path] = [_PROGRAM, "export", corpus.folder, "-o", out, "--json"]
     measured = run(command, environment, watched=home / "run" / "server.json")
     shutil.rmtree(out)
     return _phases(json.loads(measured.out.splitlines()[-1]), measured)
