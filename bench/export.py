@@ -133,15 +133,16 @@ def _once(runs: Runs, folder: Path, number: int) -> None:
 
 def _export(corpus: Corpus, home: Path, out: Path) -> dict[str, float]:
     environment = {**os.environ, "AUTOCODE_HOME": str(home)}
-    measured = run([_PROGRAM, "export", corpus.folder, "-o", out, "--json"], environment)
+    command: list[str | Path] = [_PROGRAM, "export", corpus.folder, "-o", out, "--json"]
+    measured = run(command, environment, watched=home / "run" / "server.json")
     shutil.rmtree(out)
-    return _phases(json.loads(measured.out.splitlines()[-1]), measured, home)
+    return _phases(json.loads(measured.out.splitlines()[-1]), measured)
 
 
-def _phases(job: dict[str, Any], measured: Measured, home: Path) -> dict[str, float]:
+def _phases(job: dict[str, Any], measured: Measured) -> dict[str, float]:
     """Return the seconds of each phase, by the clocks of the job resource and of the server's own file."""
     end = measured.began + measured.seconds
-    server = max(measured.began, (home / "run" / "server.json").stat().st_mtime)
+    server = max(measured.began, measured.written)
     started, completed = (_seconds(job["times"][name]) for name in ("started_at", "completed_at"))
     steps = [(entry["step"], _seconds(entry["at"])) for entry in job["history"]]
     scanned = next(at for step, at in steps if step == "scan")

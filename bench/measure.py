@@ -28,6 +28,7 @@ class Measured:
         cpu: processor seconds of the command and of the processes that it waited for.
         peak: bytes of resident memory of all its processes at the same time, but for the Prefect server.
         peak_server: the Prefect server's own.
+        written: when the watched file was written last, in seconds since the epoch; 0 without one.
         out: what it printed.
     """
 
@@ -36,11 +37,14 @@ class Measured:
     cpu: float
     peak: int
     peak_server: int
+    written: float
     out: str
 
 
-def run(command: Sequence[str | Path], environment: dict[str, str], *, cwd: Path | None = None) -> Measured:
-    """Run *command* to its end.
+def run(
+    command: Sequence[str | Path], environment: dict[str, str], *, watched: Path | None = None
+) -> Measured:
+    """Run *command* to its end, and note when the file *watched* was written.
 
     Memory is sampled from ``/proc`` twenty times a second (resident set, so pages that processes share count
     for each of them).
@@ -53,13 +57,12 @@ def run(command: Sequence[str | Path], environment: dict[str, str], *, cwd: Path
     process = subprocess.Popen(
         list(map(str, command)),
         env=environment,
-        cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    sampler = _Sampler(process.pid)
+    sampler = _Sampler(process.pid, watched)
     thread = threading.Thread(target=sampler.run)
     thread.start()
     before = os.times()
@@ -71,12 +74,14 @@ def run(command: Sequence[str | Path], environment: dict[str, str], *, cwd: Path
     if process.returncode:
         raise SystemExit(f"{command[0]} ended with {process.returncode}:\n{err[-2000:]}")
     cpu = after.children_user - before.children_user + after.children_system - before.children_system
-    return Measured(began, seconds, cpu, sampler.peak, sampler.peak_server, out)
+    return Measured(began, seconds, cpu, sampler.peak, sampler.peak_server, sampler.written, out)
 
 
 class _Sampler:
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, watched: Path | None) -> None:
         self._root = pid
+        self._watched = watched
+        self.written = 0.0
         self.over = threading.Event()
         self.peak = self.peak_server = 0
 
@@ -85,6 +90,10 @@ class _Sampler:
             own, server = _resident(self._root)
             self.peak = max(self.peak, own)
             self.peak_server = max(self.peak_server, server)
+            if self._watched is not None:
+                # it is removed when the server ends
+                with suppress(OSError):
+                    self.written = self._watched.stat().st_mtime
 
 
 def _resident(root: int) -> tuple[int, int]:

@@ -39,6 +39,29 @@ def test_a_step_commits_memo_checkpoint_and_references(database: Database) -> No
     assert facts_of(database) == ["enqueued", "begun", "checkpoint"]
 
 
+def test_steps_that_are_committed_together_are_as_if_each_had_been_alone(database: Database) -> None:
+    """One transaction numbers checkpoints in order, leaves out what is there, and holds every object."""
+    attempt = started(database)
+    commit(database, attempt, "b")
+    texts = [f"{number:03}" for number in range(300)]
+    steps = [
+        checkpoints.StepCommit(memo_key(inputs=text), produced(text), f"read {text}", reused=False)
+        for text in ["c", "b", *texts]
+    ]
+
+    checkpoints.reserve_all(database, attempt, [(each.produced.digest, each.produced.size) for each in steps])
+    checkpoints.commit_steps(database, attempt, steps)
+
+    assert [(seq, step) for seq, step, *_ in history(database)] == list(
+        enumerate(["read b", "read c", *(f"read {text}" for text in texts)], 1)
+    )
+    assert facts_of(database) == ["enqueued", "begun"] + ["checkpoint"] * 302
+    for text in ("b", "c", "000", "299"):
+        assert {memo_key(inputs=text).holder, "job:job"} <= holders(database, text)
+    keys = [memo_key(inputs=text) for text in [*texts, "nothing"]]
+    assert checkpoints.lookup_all(database, keys) == {memo_key(inputs=text): produced(text) for text in texts}
+
+
 def test_checkpoints_are_numbered_without_gaps(database: Database) -> None:
     """Checkpoints of a job count from one, across attempts, whatever other jobs do."""
     attempt, other = started(database), started(database, "other")

@@ -148,6 +148,53 @@ class TestLayout:
         assert {"sync .tmp", "sync home", "sync store", "sync objects", "sync sha256"} == set(before)
         assert after == [f"sync {path.parent.name}"]
 
+    def test_objects_published_together_are_durable_before_the_first_name(
+        self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All files are synced, then all links are made, then each folder is synced once."""
+        store.delete(put_bytes(store, TEXT).digest)
+        log: list[str] = []
+        fsync, link = os.fsync, os.link
+
+        def logged_fsync(file: int) -> None:
+            log.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file")
+            fsync(file)
+
+        def logged_link(source: Path, target: Path) -> None:
+            log.append("link")
+            link(source, target)
+
+        stagings = [store.stage() for _ in range(3)]
+        for number, staging in enumerate(stagings):
+            staging.write(TEXT + bytes([number]))
+            staging.end()
+            # its folder exists, so that no sync of a new one is in between
+            store.path_of(staging.end().digest).parent.mkdir(exist_ok=True)
+        monkeypatch.setattr(store, "_ensure", lambda _: None)
+        monkeypatch.setattr(os, "fsync", logged_fsync)
+        monkeypatch.setattr(os, "link", logged_link)
+        store.publish_all(stagings)
+
+        digests = [digest_of(TEXT + bytes([number])) for number in range(3)]
+        folders = len({store.path_of(digest).parent for digest in digests})
+        assert log == ["file"] * 3 + ["link"] * 3 + ["folder"] * folders
+        assert [store.verify(digest).digest for digest in digests] == digests
+        assert list(store.root.rglob("*.tmp")) == []
+
+    def test_an_object_that_was_handed_over_belongs_to_whoever_adopts_it(self, store: LocalStore) -> None:
+        """Its writer can drop it no more, a sweep lets it be, and the adopter publishes it."""
+        with store.stage() as staging:
+            staging.write(TEXT)
+            handed = staging.hand_over()
+        swept = store.sweep_temp()
+
+        info = store.adopt(handed).publish()
+
+        assert swept == 0
+        assert info.digest == digest_of(TEXT)
+        assert store.verify(info.digest) == info
+        assert list(store.root.rglob("*.tmp")) == []
+
 
 class TestQuarantine:
     """What happens to what is damaged."""

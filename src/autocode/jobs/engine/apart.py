@@ -94,7 +94,9 @@ class ApartContext:
             for chunk in chunks:
                 output.write(chunk)
                 size += len(chunk)
-                kept = [*kept, chunk] if size <= _KEPT else []
+                kept.append(chunk)
+                if size > _KEPT:
+                    kept.clear()
             produced = output.finish(needs=needs)
         self._last = (produced.digest, b"".join(kept)) if size <= _KEPT else None
         return produced

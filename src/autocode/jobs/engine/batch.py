@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -213,8 +214,10 @@ class Batch:
         if not self._step.apart or sum(work.size for work in works.values()) < _WORTH:
             return
         wanted = min(processes(), len(works))
-        while processes() > 1 and len(self._workers) < wanted:
-            self._workers.append(Worker(self._context.system.home.path, self._step))
+        # where the system refuses another process, those that are there do the work, or this one
+        with suppress(OSError):
+            while processes() > 1 and len(self._workers) < wanted:
+                self._workers.append(Worker(self._context.system.home.path, self._step))
 
     def _commit(self, ready: Sequence[Ready]) -> None:
         """Publish and commit calls that were performed; what can't be is discarded."""
@@ -241,5 +244,7 @@ class Batch:
             link.done += new
 
     def _tell(self, under_way: int) -> None:
-        self._furthest = max(self._furthest, self._done + under_way)
-        self._context.progress(self._furthest, self._total, self._unit)
+        far = self._done + under_way
+        if far > self._furthest:
+            self._furthest = far
+            self._context.progress(far, self._total, self._unit)

@@ -60,21 +60,12 @@ class Worker:
 
     def __init__(self, home: Path, step: Step[Any]) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "autocode.jobs.engine.worker_process",
-                    str(theirs.fileno()),
-                    str(home),
-                ],
-                # as multiprocessing does it: what can be imported here can be imported there
-                env={**os.environ, **_ALLOCATOR, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
+        try:
+            with theirs:
+                self._process = _started(theirs.fileno(), home)
+        except BaseException:
+            ours.close()
+            raise
         self._socket = Connection(ours.detach())
         self.is_ready = False
         """It has imported what it needs."""
@@ -140,6 +131,19 @@ class Worker:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_FAREWELL_SECONDS)
         return WorkerDied(f"A process that performs steps ended with status {self._process.returncode}.")
+
+
+def _started(descriptor: int, home: Path) -> subprocess.Popen[bytes]:
+    # not from the current folder, whatever lies there
+    program = [sys.executable, "-P", "-m", "autocode.jobs.engine.worker_process"]
+    return subprocess.Popen(
+        [*program, str(descriptor), str(home)],
+        # as multiprocessing does it: what can be imported here can be imported there
+        env={**os.environ, **_ALLOCATOR, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        pass_fds=[descriptor],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def _passed(point: str) -> Exception | None:

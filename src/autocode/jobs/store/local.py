@@ -79,6 +79,8 @@ class LocalStore:
         """
         for staging in stagings:
             staging.write_out()
+        for staging in stagings:
+            staging.finish()
         digests = [staging.link().digest for staging in stagings]
         with posix.explained(self.root):
             for folder in sorted({self.path_of(digest).parent for digest in digests}):
