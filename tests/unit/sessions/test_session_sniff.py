@@ -93,3 +93,16 @@ def test_readers_have_names_of_their_own() -> None:
     names = [reader.name for reader in READERS]
     assert sorted(set(names)) == sorted(names)
     assert all(reader.revision >= 1 for reader in READERS)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b"\0", b" ", b"\n", b"\r", b"{", b"[", b"[{", b'"', b"\\", b'{"a":', b"{\n", b"\0\n{", b"`", b"#", b"\xef\xbb\xbf",
+     b"# aider chat started at 2026-01-01 00:00:00 ", b"# aider chat", b'"history": [', b'"history":\n', b'{"type":"user"}', b"\x01{"],
+)  # fmt: skip
+def test_a_monotonous_file_is_told_at_once(unit: bytes) -> None:
+    """However often a piece repeats, no reader takes more than linear time: quadratic would take minutes."""
+    head = (unit * HEAD_BYTES)[:HEAD_BYTES]
+
+    assert name(head) is None
+    assert kind_of(head)

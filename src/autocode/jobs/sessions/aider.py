@@ -21,10 +21,10 @@ from autocode.jobs.sessions.usage import count_of
 
 __all__ = ["AiderReader"]
 
-_NOT_JSON: Final = re.compile(rb"[\s\0]*(?:\xef\xbb\xbf)?[\s\0]*[^\s\0\[{]")
+_NOT_JSON: Final = re.compile(rb"[\s\0]*+(?:\xef\xbb\xbf)?[\s\0]*+[^\s\0\[{]")
 _BEGINNING: Final = re.compile(
-    rb"^# aider chat started at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d[ \r]*"
-    rb"\n[ \r]*(?:\Z|\n[ \r\n]*(?:\Z|> |#{1,4} ))",
+    rb"^# aider chat started at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d[ \r]*+"
+    rb"\n[ \r]*+(?:\Z|\n[ \r\n]*+(?:\Z|> |#{1,4} ))",
     re.MULTILINE,
 )
 _VERSION: Final = re.compile(r"^Aider v(\S{1,64})", re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from autocode.jobs.sessions.base import Found, Report
@@ -22,6 +22,7 @@ HEAD_BYTES: Final = 256 * 1024
 _HEAD_OBJECTS: Final = 64
 _HEAD_HELD: Final = 1024 * 1024
 _SNIFFED_OBJECTS: Final = 50
+_SNIFFED_LINES: Final = 1000
 _TASTE: Final = 64 * 1024
 _CONTROL: Final = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
 _BOM: Final = b"\xef\xbb\xbf"
@@ -62,7 +63,7 @@ def head_objects(head: bytes) -> Iterator[dict[str, Any]]:
         # a program or a picture: to look for objects in it takes half a second and finds none
         return
     *complete, rest = head.split(b"\n")
-    lines = b"".join(line + b"\n" for line in complete if b"{" in line)
+    lines = b"".join(islice((line + b"\n" for line in complete if b"{" in line), _SNIFFED_LINES))
     report = Report(tool="", reader="", revision=0)
     found = objects(segments(io.BytesIO(lines), report), report, lambda _: True)
     for number, item in enumerate(found):
