@@ -97,8 +97,11 @@ def test_readers_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    [b"\0", b" ", b"\n", b"\r", b"{", b"[", b"[{", b'"', b"\\", b'{"a":', b"{\n", b"\0\n{", b"`", b"#", b"\xef\xbb\xbf",
-     b"# aider chat started at 2026-01-01 00:00:00 ", b"# aider chat", b'"history": [', b'"history":\n', b'{"type":"user"}', b"\x01{"],
+    [
+        b"\0", b" ", b"\n", b"\r", b"{", b"[", b"[{", b'"', b"\\", b'{"a":', b"{\n", b"\0\n{", b"`", b"#",
+        b"\xef\xbb\xbf", b"\x01{", b"# aider chat", b"# aider chat started at 2026-01-01 00:00:00 ",
+        b'"history": [', b'"history":\n', b'{"type":"user"}',
+    ],
 )  # fmt: skip
 def test_a_monotonous_file_is_told_at_once(unit: bytes) -> None:
     """However often a piece repeats, no reader takes more than linear time: quadratic would take minutes."""
