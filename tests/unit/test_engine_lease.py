@@ -82,8 +82,10 @@ def test_a_keeper_renews_from_a_thread_until_its_block_ends(renewals: Renewals) 
     with kept:
         renewed = renewals.called.wait(10.0)
 
+    # the block waits for the thread no longer than an interval, which is a millisecond here
+    kept._thread.join(10.0)
     assert renewed
-    assert not any(thread.name == "lease job" for thread in threading.enumerate())
+    assert not kept._thread.is_alive()
 
 
 def test_an_attempt_that_was_ended_stops_at_its_next_check(renewals: Renewals) -> None:
