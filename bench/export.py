@@ -1,7 +1,7 @@
 """``make bench-export``: the export of raw sessions beside ``tar | zstd -3 | sha256sum`` on the same files.
 
-Both run alternately, in one go, each several times; medians and spread are printed as a table, written to
-``bench/results/export.json`` and, with ``--write``, into docs/performance.md. Nothing is asserted.
+Both run alternately, in one go, each several times; medians and spread are printed as a table and, with
+``--write``, written into docs/performance.md and bench/results/export.json. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from bench.stages import stages
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "performance.md"
+RESULT: Final = ROOT / "bench" / "results" / "export.json"
 _PROGRAM: Final = Path(sys.executable).parent / "autocode-jobs"
 _PEER: Final = 'tar -cf - -C "$1" . | zstd -3 -c | sha256sum'
 _MB: Final = 1_000_000
@@ -84,12 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "results": results,
         "seconds": round(time.monotonic() - began),
     }
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(document, indent=1) + "\n")
     text = as_markdown(document)
     sys.stdout.write(text)
     if options.write:
         into_page(PAGE, text)
+    for path in filter(None, (options.output, RESULT if options.write else None)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document, indent=1) + "\n")
     return 0
 
 
@@ -101,8 +103,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, help="where to work, on the disk to measure; $TMPDIR otherwise"
     )
-    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "export.json")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/performance.md")
+    parser.add_argument("--output", type=Path, help="write the figures as JSON to this file")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/performance.md and bench/results/export.json"
+    )
     options = parser.parse_args(arguments)
     if options.n < 1:
         parser.error("-n must be 1 at least")

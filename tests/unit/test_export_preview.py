@@ -41,9 +41,11 @@ def test_the_preview_counts_what_the_export_counts(tmp_path: Path) -> None:
     # the report's own redactions are counted on both sides
     assert shown["totals"]["redacted"] == totals["redacted"]
     assert shown["totals"]["unread"] == len(manifest["unread"]) == 1
-    assert [each["sha256"] for each in shown["files"] if each["exported"] == "normal-form"] == sorted(
+    exported = [each for each in shown["files"] if each["exported"] == "normal-form"]
+    assert sorted(each["sha256"] for each in exported) == sorted(
         source["sha256"] for source in manifest["sources"]
     )
+    assert [each["names"] for each in exported] == sorted(each["names"] for each in exported)
 
 
 def test_the_preview_says_where_secrets_are_and_not_what_they_are(tmp_path: Path) -> None:

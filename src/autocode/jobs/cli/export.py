@@ -87,7 +87,16 @@ def export(options: Options) -> int:
 
 
 def preview(options: Options) -> int:
-    """Say what an export would redact, lose and leave out, by place; write nothing at all."""
+    """Say what an export would redact, lose and leave out, by place; write nothing at all.
+
+    Raises:
+        UsageError: a view was asked for, too.
+    """
+    if options.views or options.zipped:
+        raise UsageError(
+            "A preview writes nothing, so it takes neither --as nor --zip.",
+            hint="Leave out --preview to export, or the view to preview.",
+        )
     screen = Screen(json_mode=options.json)
     rules = _rules(options)
     selections = _selections(screen, options, ask=False)

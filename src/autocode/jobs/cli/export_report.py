@@ -13,6 +13,7 @@ from autocode.jobs.cli.views import Written
 from autocode.jobs.model import JobStatus
 from autocode.jobs.operations.export.views import load_manifest
 from autocode.jobs.resource import HistoryEntry, Job
+from autocode.jobs.sessions import is_kept
 from autocode.jobs.store import ObjectStore
 
 __all__ = ["counts_text", "show_attached", "show_bundle", "show_dead", "show_interrupted", "steps_text"]
@@ -73,7 +74,7 @@ def show_bundle(screen: Screen, store: ObjectStore, job: Job, written: Sequence[
     screen.row(
         "redacted", counts_text(redacted) if manifest.redaction else "nothing, as you asked", wrap=True
     )
-    screen.row("lost", counts_text(lost), wrap=True)
+    show_losses(screen, "lost", lost)
     if totals["damaged"]:
         screen.row("damaged", f"{plural(totals['damaged'], 'span')}, listed in the .report.json files")
     if manifest.unread:
@@ -86,6 +87,14 @@ def show_bundle(screen: Screen, store: ObjectStore, job: Job, written: Sequence[
     for each in written:
         if each.view.checkable:
             screen.row("check it", _check(each.path))
+
+
+def show_losses(screen: Screen, label: str, lost: Mapping[str, int]) -> None:
+    """Say what is gone, and apart from it what was counted because it is odd."""
+    kept = {name: count for name, count in lost.items() if is_kept(name)}
+    screen.row(label, counts_text({name: lost[name] for name in lost if name not in kept}), wrap=True)
+    if kept:
+        screen.row("odd", f"{counts_text(kept)}; kept all the same", wrap=True)
 
 
 def steps_text(job: Job) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from autocode.jobs.cli.export_report import counts_text
+from autocode.jobs.cli.export_report import counts_text, show_losses
 from autocode.jobs.cli.progress import counting
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
 from autocode.jobs.operations.export.places import ShownPlace
@@ -84,7 +84,7 @@ def _show_file(screen: Screen, file: PreviewedFile) -> None:
         screen.row("next", file.problem["hint"])
     report = file.report or {}
     if report.get("lost"):
-        screen.row("loses", counts_text(report["lost"]), wrap=True)
+        show_losses(screen, "loses", report["lost"])
     for span in report.get("damaged", ()):
         screen.row("damaged", f"{bytes_text(span['length'])} at byte {span['offset']:,}: {span['reason']}")
     _more(screen, "damaged", report.get("damaged_total", 0) - len(report.get("damaged", ())))

@@ -13,7 +13,7 @@ A long source can be read in parts (:class:`Cutter` says where they end), each w
 before: ``reader.read(part, state)``.
 """
 
-from autocode.jobs.sessions.base import FORMAT, Reader, Reading, Record, Report, Span
+from autocode.jobs.sessions.base import FORMAT, Reader, Reading, Record, Report, Span, is_kept
 from autocode.jobs.sessions.parts import PART, Cutter, Part
 from autocode.jobs.sessions.sniff import HEAD_BYTES, READERS, kind_of, sniff
 
@@ -29,6 +29,7 @@ __all__ = [
     "Record",
     "Report",
     "Span",
+    "is_kept",
     "kind_of",
     "sniff",
 ]

@@ -147,6 +147,8 @@ class _History(Mapper):
             self._totals.add(usage)
             before = record.get("usage", {})
             record["usage"] = {name: count + before.get(name, 0) for name, count in usage.items()}
+            if self._model is not None:
+                record["model"] = self._model
             if match[5]:
                 record["cost_usd"] = round(record.get("cost_usd", 0) + float(match[5]), 6)
 

@@ -18,6 +18,7 @@ __all__ = [
     "Recorder",
     "Report",
     "Span",
+    "is_kept",
     "label",
     "word",
 ]
@@ -29,6 +30,10 @@ MAX_SPANS: Final = 1000
 """Damaged spans listed one by one; the rest is counted, so that a ruined file can't fill the memory."""
 
 _MAX_NAMES: Final = 200
+_KEPT: Final = frozenset({
+    "absurd-time", "branch-unknown", "cyclic-parent", "duplicate-id", "id-limit", "unclosed-container",
+    "unusable-id",
+})  # fmt: skip
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._/<>:@+\[\]-]")
 
 Record = dict[str, Any]
@@ -43,6 +48,11 @@ def label(name: object) -> str:
     """Return *name* as a short word that is safe in a report: 64 characters, ``?`` for all that is odd."""
     text = name if isinstance(name, str) else type(name).__name__
     return _UNSAFE.sub("?", text[:64])
+
+
+def is_kept(name: str) -> bool:
+    """Say whether what ``lost`` counts as *name* is odd but still there, whole or beside its record."""
+    return name in _KEPT or name.startswith("unknown-")
 
 
 @dataclass(frozen=True, slots=True)

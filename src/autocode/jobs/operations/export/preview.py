@@ -95,8 +95,9 @@ class Preview:
     def __iter__(self) -> Iterator[PreviewedFile]:
         self.totals = Counter(dict.fromkeys(_TOTALS, 0))
         self.groups = Counter()
-        for _, same_bytes in groupby(self.scanned.files, key=lambda file: file.sha256):
-            file = _previewed(list(same_bytes), self.policy, Watcher(digests=self.digests))
+        copies = [list(same) for _, same in groupby(self.scanned.files, key=lambda file: file.sha256)]
+        for same_bytes in sorted(copies, key=lambda files: files[0].name):
+            file = _previewed(same_bytes, self.policy, Watcher(digests=self.digests))
             self._count(file)
             yield file
 
