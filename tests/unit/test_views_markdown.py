@@ -237,3 +237,34 @@ def test_real_sessions_are_harmless(tmp_path: Path) -> None:
     for path in root.rglob("*.md"):
         page = rendered(path.read_text("utf-8"))
         assert (page.forbidden, page.sources, page.scripts) == ([], [], [])
+
+
+_TAG = "<img src=//example.org/p onerror=alert(1)>"
+_RUN = "javascript:alert(1)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"\\`{_TAG}`",
+        f"a `b\nc` {_TAG} `d",
+        f"- a\n\n  ```\n  code\n{_TAG}",
+        f"1. x\n\n   ~~~\n{_TAG}",
+        f"```\n```\u00a0\n```\n{_TAG}",
+        "!![i](//example.org/i.png)",
+        "a `b\nc` ![i](//example.org/i.png) `d",
+        f"[x]({' ' * 11}{_RUN})",
+        f"[x](\n{' ' * 11}{_RUN})",
+        f"> [x](\n> {_RUN})",
+        f"> [x]:\n> {_RUN}\n\n[x]",
+    ],
+)
+def test_where_code_ends_is_what_commonmark_says(text: str) -> None:
+    """A text whose code ends elsewhere than it seems is shown as code, whole."""
+    parser = MarkdownIt("commonmark", {"html": True})
+
+    shown = prose(text)
+
+    tokens = parser.parse(shown)
+    assert [token.type for token in tokens] == ["fence"]
+    assert tokens[0].content == text + "\n"

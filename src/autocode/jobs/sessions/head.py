@@ -22,7 +22,8 @@ HEAD_BYTES: Final = 256 * 1024
 _HEAD_OBJECTS: Final = 64
 _HEAD_HELD: Final = 1024 * 1024
 _SNIFFED_OBJECTS: Final = 50
-_SNIFFED_LINES: Final = 1000
+_SNIFFED_LINES: Final = 200
+_SHOWN_TOKENS: Final = 20_000
 _TASTE: Final = 64 * 1024
 _CONTROL: Final = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
 _BOM: Final = b"\xef\xbb\xbf"
@@ -92,7 +93,7 @@ def opened_object(data: bytes) -> dict[str, Any]:
         return shown
     depth = 0
     key = ""
-    for start, end in tokens(data, 0):
+    for start, end in islice(tokens(data, 0), _SHOWN_TOKENS):
         byte = data[start]
         if byte in {_OPEN, _LIST}:
             depth += 1

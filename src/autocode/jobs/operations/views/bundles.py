@@ -25,6 +25,11 @@ from autocode.jobs.store.posix import NotAFile, open_regular
 __all__ = ["Bundle", "StoredBundle", "document_of", "lines_of", "opened_bundle"]
 
 _CHUNK: Final = 1 << 18
+_BEGINNING: Final = b'{"format":"'
+"""The first bytes of every manifest: canonical JSON, whose first key by name is this one."""
+
+# zipfile says RuntimeError of a file that claims to be encrypted
+_UNREADABLE: Final = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 _MANIFEST: Final = "manifest.json"
 _LARGEST_MANIFEST: Final = 1 << 30
 _LARGEST_DOCUMENT: Final = 1 << 28
@@ -94,7 +99,7 @@ class _Files(ABC):
                     if pending:
                         yield pending
                     pending = chunk
-        except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        except _UNREADABLE as error:
             raise self._damaged(member.path, f"can't be read: {error}") from error
         if (size, "sha256:" + digest.hexdigest()) != (member.size, member.sha256):
             raise self._damaged(member.path, "isn't what the manifest says")
@@ -227,7 +232,7 @@ def _in_store(store: LocalStore, digits: str) -> StoredBundle:
 def _explained(path: Path, open_it: Callable[[], Bundle]) -> Bundle:
     try:
         return open_it()
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except _UNREADABLE as error:
         raise BundleDamaged(f"The manifest of the bundle {path} can't be read: {error}.") from error
 
 
@@ -241,6 +246,9 @@ def _read_at_most(file: BinaryIO, limit: int) -> bytes:
     data = bytearray()
     while len(data) <= limit and (chunk := file.read(_CHUNK)):
         data += chunk
+        if not data.startswith(_BEGINNING):
+            # whatever it is, it isn't worth a gigabyte of memory
+            raise UsageError("The manifest.json is none of an export.")
     if len(data) > limit:
         raise UsageError("The manifest is larger than any export's.")
     return bytes(data)

@@ -91,6 +91,9 @@ def _of_member(
             # taken whole before anything is handed on, so that only our own errors are explained
             shaped = list(rows.take(orjson.loads(line)))
         except _SHAPE as error:
+            # a damaged file says so itself when it was read to its end
+            for _ in bundle.chunks(member):
+                pass
             raise UsageError(f"Line {number} of {member.path} is no record of the normal form.") from error
         yield from shaped
 

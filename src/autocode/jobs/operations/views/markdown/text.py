@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, Final
 
 import orjson
+from markdown_it import MarkdownIt
 
 from autocode.jobs.operations.views.wording import plural, readable
 
@@ -22,6 +24,8 @@ _LOADED: Final = re.compile(r"!(?=\[)")
 _ACTIVE: Final = re.compile(
     r"(\]\(\s{0,9}|\]:\s{0,9}|^\s{0,9})(?=(?:javascript|vbscript|data|file)[\s\\]{0,9}:)", re.IGNORECASE
 )
+_SUSPECT: Final = re.compile(r"<[A-Za-z/!?]|!\[|(?:script|data|file)[\s\\]*+(?::|&)", re.IGNORECASE)
+_PROGRAM: Final = re.compile(r"\s*+(?:javascript|vbscript|data|file)\s*+(?::|%3a)", re.IGNORECASE)
 _HEAD: Final = 400
 _HEAD_CHARACTERS: Final = 20_000
 
@@ -36,7 +40,8 @@ def prose(text: str) -> str:
 
     Headings become bold lines, so that the file's outline is its own; HTML outside code is shown instead of
     obeyed; images become links, links with an address that runs or holds a program lose it; a fence that was
-    left open is closed.
+    left open is closed. Where a parser of CommonMark still finds HTML, an image or such an address, the whole
+    text is shown as code.
     """
     lines = []
     fence = ""
@@ -53,7 +58,35 @@ def prose(text: str) -> str:
             lines.append(_harmless(_heading(line)))
     if fence:
         lines.append(fence)
-    return "\n".join(lines).strip("\n")
+    done = "\n".join(lines).strip("\n")
+    return done if _is_harmless(done) else fenced(text, whole=True)
+
+
+def _is_harmless(markdown: str) -> bool:
+    """Ask a parser of CommonMark, which may see the end of code elsewhere than we do."""
+    if not _SUSPECT.search(markdown):
+        return True
+    pending = list(_parser().parse(markdown))
+    while pending:
+        token = pending.pop()
+        address = str(token.attrGet("href") or "")
+        if token.type in {"html_block", "html_inline", "image"} or _PROGRAM.match(address):
+            return False
+        pending += token.children or ()
+    return True
+
+
+class _Candid(MarkdownIt):
+    """Shows every address, also one that the library would hide."""
+
+    def validateLink(self, url: str) -> bool:  # noqa: ARG002, N802 - the library's names
+        """Accept *url*."""
+        return True
+
+
+@cache
+def _parser() -> MarkdownIt:
+    return _Candid("commonmark", {"html": True})
 
 
 def fenced(text: str, language: str = "", *, whole: bool = False) -> str:
