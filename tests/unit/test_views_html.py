@@ -508,3 +508,22 @@ def test_the_store_is_only_read(tmp_path: Path) -> None:
 
     assert isinstance(store, LocalStore)
     assert sorted(store.list()) == before
+
+
+def test_a_branch_is_folded_and_leads_to_where_it_forks(tmp_path: Path) -> None:
+    """What a user left isn't passed off as the conversation."""
+    records = [
+        session(tool="chatgpt"),
+        said("Which?", id="p1"),
+        said("This one", "assistant", id="a1", parent="p1", source={"offset": 1, "length": 9}),
+        said("Another", "assistant", id="a2", parent="p1", sidechain=True),
+    ]
+
+    html = one_page(tmp_path, records)
+
+    assert "Branch not taken, forked from “Which?”" in bare(html)
+    branch = html.index('id="r-a2.branch"')
+    assert 'href="#r-p1" dir="auto">“Which?”</a>' in html[branch:]
+    assert (
+        html.index("<details>", branch) < html.index('id="r-a2"') < html.index("</details></section>", branch)
+    )

@@ -237,3 +237,17 @@ def test_real_sessions_are_harmless(tmp_path: Path) -> None:
     for path in root.rglob("*.md"):
         page = rendered(path.read_text("utf-8"))
         assert (page.forbidden, page.sources, page.scripts) == ([], [], [])
+
+
+def test_a_branch_has_a_heading_of_its_own(tmp_path: Path) -> None:
+    """What a user left isn't merged with the answer before it."""
+    records = [
+        session(tool="chatgpt"),
+        said("Which?", id="p1"),
+        said("This one", "assistant", id="a1", parent="p1", source={"offset": 1, "length": 9}),
+        said("Another", "assistant", id="a2", parent="p1", sidechain=True),
+    ]
+
+    text = one_file(tmp_path, records)
+
+    assert "This one\n\n---\n\n## Branch not taken, forked from “Which?”\n\n## Assistant\n\nAnother" in text

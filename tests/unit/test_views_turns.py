@@ -10,6 +10,7 @@ import pytest
 from autocode.jobs.operations.views import turns
 from autocode.jobs.operations.views.blocks import (
     Block,
+    Branch,
     Call,
     Marker,
     Message,
@@ -242,3 +243,63 @@ def test_blocks_are_of_the_types_that_views_know() -> None:
     known = (Message, Thought, Call, Result, Marker, Notices, Unknown)
 
     assert all(isinstance(block, known) for block in blocks_of(every_type()))
+
+
+def branched(tool: str = "chatgpt") -> list[dict[str, Any]]:
+    """Return a conversation with two answers that were left, the second of them after an edited prompt."""
+    return [
+        session(tool=tool),
+        said("Which?", id="p1", source={"offset": 1, "length": 9}),
+        said("This one", "assistant", id="a1", parent="p1", source={"offset": 2, "length": 9}),
+        said("Another", "assistant", id="a2", parent="p1", sidechain=True, source={"offset": 3, "length": 9}),
+        said("A third", "assistant", id="a3", parent="p1", sidechain=True, source={"offset": 4, "length": 9}),
+        said("Go on", id="p2", parent="a3", sidechain=True, source={"offset": 5, "length": 9}),
+    ]
+
+
+def test_each_branch_begins_with_where_it_forks() -> None:
+    """Two siblings are two branches; what follows in one of them stays in it."""
+    blocks = list(blocks_of(branched()))
+
+    assert shapes(iter(blocks)) == [
+        "Message p1",
+        "Message a1",
+        "Branch a2",
+        "Message a2",
+        "Branch a3",
+        "Message a3",
+        "Message p2",
+    ]
+    assert [(each.parent, each.words, each.is_fork) for each in blocks if isinstance(each, Branch)] == [
+        ("p1", "Which?", True)
+    ] * 2
+
+
+def test_the_conversation_goes_on_behind_an_aside() -> None:
+    """A subagent's work inside a session's own file is set off at both ends."""
+    records = [
+        session(),
+        said("go", id="p1"),
+        said("Look", id="s1", sidechain=True),
+        said("Seen", "assistant", id="s2", parent="s1", sidechain=True),
+        said("done", "assistant", id="a1", parent="p1"),
+    ]
+
+    assert [(each.begins, each.is_fork) for each in blocks_of(records) if isinstance(each, Branch)] == [
+        (True, False),
+        (False, False),
+    ]
+
+
+def test_a_subagent_s_own_transcript_has_no_asides() -> None:
+    """All of it is a side chain."""
+    records = [session(agent_id="a"), said("Look", sidechain=True)]
+
+    assert shapes(blocks_of(records)) == ["Message m"]
+
+
+def test_counts_leave_branches_out() -> None:
+    """Prompts and replies are counted in the same way: those of the conversation that is shown."""
+    [overview] = survey([*branched(), call("A", {}, sidechain=True)], {})
+
+    assert (overview.prompt_count, overview.replies, overview.calls.total()) == (1, 1, 0)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 __all__ = [
     "Block",
+    "Branch",
     "Call",
     "Marker",
     "Message",
@@ -143,4 +144,22 @@ class Unknown:
     data: Any
 
 
-Block = Message | Thought | Call | Result | Marker | Notices | Unknown
+@dataclass(slots=True)
+class Branch:
+    """Where a side chain begins, or where the conversation goes on behind one.
+
+    Args:
+        begins: whether one begins; else the last one ends.
+        is_fork: whether it is a branch that a user left; else it may be a subagent's work as well.
+        parent: the record from which it forks, where that stands before it.
+        words: how that record begins.
+    """
+
+    stamp: Stamp
+    begins: bool
+    is_fork: bool = False
+    parent: str | None = None
+    words: str = ""
+
+
+Block = Branch | Message | Thought | Call | Result | Marker | Notices | Unknown

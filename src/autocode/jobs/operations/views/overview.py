@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from autocode.jobs.operations.views.blocks import Message
 from autocode.jobs.operations.views.counting import KINDS, Row, Usage
 from autocode.jobs.operations.views.sources import Record, by_session
 from autocode.jobs.operations.views.turns import message_of
@@ -77,12 +76,12 @@ class Overview:
         self._spend(self._usage.take(record, {}))
         if kind == "message":
             self._message(record)
-        elif kind == "tool_call":
+        elif kind == "tool_call" and not self._aside(record):
             name = str(record.get("name"))
             self.calls[name if name in self.calls or len(self.calls) < _NAMES else "…"] += 1
             if self.prompts and self.prompt_count == len(self.prompts):
                 self.prompts[-1].calls += 1
-        elif kind == "tool_result":
+        elif kind == "tool_result" and not self._aside(record):
             self.errors += record.get("is_error") is True
         self._time(record.get("at"))
         self._agent(record)
@@ -114,8 +113,10 @@ class Overview:
 
     def _message(self, record: Record) -> None:
         message = message_of(record)
+        if self._aside(record):
+            return
         self.replies += message.role == "assistant"
-        if message.role != "user" or message.origin not in {"said", "command"} or self._aside(message):
+        if message.role != "user" or message.origin not in {"said", "command"}:
             return
         self.prompt_count += 1
         if len(self.prompts) < _PROMPTS:
@@ -123,9 +124,9 @@ class Overview:
             text = first_line(told) or "(no text)"
             self.prompts.append(Prompt(message.stamp.id, text, message.stamp.at, last_at=message.stamp.at))
 
-    def _aside(self, message: Message) -> bool:
+    def _aside(self, record: Record) -> bool:
         # a subagent's whole transcript is a side chain
-        return message.stamp.sidechain and self.session.get("agent_id") is None
+        return bool(record.get("sidechain")) and self.session.get("agent_id") is None
 
     def _spend(self, rows: Iterable[Row]) -> None:
         for row in rows:

@@ -11,6 +11,7 @@ import orjson
 from markupsafe import Markup
 
 from autocode.jobs.operations.views.blocks import (
+    Branch,
     Call,
     Marker,
     Message,
@@ -21,6 +22,7 @@ from autocode.jobs.operations.views.blocks import (
     Thought,
     Unknown,
 )
+from autocode.jobs.operations.views.branches import branch_name
 from autocode.jobs.operations.views.html.highlight import Highlighter
 from autocode.jobs.operations.views.html.pieces import (
     View,
@@ -84,6 +86,16 @@ class Models:
             return None
         return {"cls": "", "id": "", "body": None, "text": f"{gap_text(seconds)} later, {_full(stamp.at)}"}
 
+    def branch(self, block: Branch) -> View:
+        """Return the model of the line that opens a branch."""
+        self.before, self.speaker = None, ""
+        return {
+            "id": f"{self._id(block.stamp.id)}.branch",
+            "name": branch_name(block),
+            "href": "" if block.parent is None else f"#{self._id(block.parent)}",
+            "words": block.words or "a record",
+        }
+
     def message(self, block: Message) -> View:
         """Return the model of a message that was said."""
         who = "Parent agent" if self.agent and block.role == "user" else _WHO.get(block.role, block.role)
@@ -106,7 +118,6 @@ class Models:
             "who": who,
             "clock": f"{clock_text(block.stamp.at)} UTC" if kind == "you" and block.stamp.at else "",
             "model": model,
-            "side": block.stamp.sidechain and not self.agent,
             "parts": parts or [note("nothing was said")],
             "when": when,
         }
@@ -234,7 +245,7 @@ class Models:
         return {
             "id": self._id(stamp.id),
             "cls": "",
-            "name": f"{name} (side chain)" if stamp.sidechain and not self.agent else name,
+            "name": name,
             "bad": "",
             "gist": "",
             "count": "",

@@ -9,6 +9,7 @@ import orjson
 
 from autocode.jobs.operations.views.blocks import (
     Block,
+    Branch,
     Call,
     Marker,
     Message,
@@ -19,6 +20,7 @@ from autocode.jobs.operations.views.blocks import (
     Thought,
     Unknown,
 )
+from autocode.jobs.operations.views.branches import branch_text
 from autocode.jobs.operations.views.diffs import Hunk
 from autocode.jobs.operations.views.markdown.text import fenced, inline, prose
 from autocode.jobs.operations.views.tools import Piece, json_text, show_call, text_of
@@ -56,6 +58,10 @@ class Renderer:
 
     def render(self, block: Block) -> str:
         """Return *block* as Markdown that ends in an empty line."""
+        if isinstance(block, Branch):
+            # what follows has a heading of its own, and no gap to what is told before it
+            self.speaker, self.before = "", None
+            return f"{_branch(block)}\n\n"
         pause = self._pause(block.stamp)
         if isinstance(block, Message):
             text = self._message(block)
@@ -152,6 +158,10 @@ def _piece(piece: Piece) -> str:
 
 def _diff(hunks: list[Hunk]) -> str:
     return "\n".join(f"{_SIGNS[kind]}{line}" for kind, lines in hunks for line in lines)
+
+
+def _branch(block: Branch) -> str:
+    return f"---\n\n## {inline(branch_text(block))}" if block.begins else "---\n\n## Back in the conversation"
 
 
 def _marker(block: Marker) -> str:

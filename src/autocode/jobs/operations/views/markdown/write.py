@@ -76,10 +76,11 @@ def _write(out: TextIO, session: Session, agents: dict[str, tuple[str, str]]) ->
     caution = caution_of(source, session.report, session.count)
     if caution:
         out.write(f"*Not everything is in this file: {caution}. The account is at its end.*\n\n")
-    renderer = Renderer(_text(overview.session.get("cwd")) or None, agent=source.parent_path is not None)
+    is_agent = source.parent_path is not None
+    renderer = Renderer(_text(overview.session.get("cwd")) or None, agent=is_agent)
     folder = posixpath.dirname(session.page)
     named = set()
-    for block in blocks_of(session.records):
+    for block in blocks_of(session.records, agent=is_agent):
         out.write(renderer.render(block))
         agent = overview.agents.get(block.call_id or "") if isinstance(block, Call) else None
         if agent in agents:
