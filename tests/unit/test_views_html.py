@@ -527,3 +527,11 @@ def test_a_branch_is_folded_and_leads_to_where_it_forks(tmp_path: Path) -> None:
     assert (
         html.index("<details>", branch) < html.index('id="r-a2"') < html.index("</details></section>", branch)
     )
+
+
+def test_lines_that_a_user_typed_stay_lines(tmp_path: Path) -> None:
+    """A prompt is read as it was typed; an answer is Markdown, whose line ends are spaces."""
+    html = one_page(tmp_path, [session(), said("one\ntwo"), said("three\nfour", "assistant", id="a")])
+
+    assert "<p>one<br>\ntwo</p>" in html
+    assert "<p>three\nfour</p>" in html

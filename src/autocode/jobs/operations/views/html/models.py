@@ -109,7 +109,8 @@ class Models:
         if block.origin == "command":
             parts = [safe_html(Markup("<p>{}</p>").format(escaped(block.parts[0].text)))]
         else:
-            parts = [self._part(part) for part in block.parts if part.kind != "text" or part.text.strip()]
+            told = [part for part in block.parts if part.kind != "text" or part.text.strip()]
+            parts = [self._part(part, breaks=block.role != "assistant") for part in told]
         again = " again" if self.speaker == block.role == "assistant" else ""
         self.speaker = block.role
         return {
@@ -287,10 +288,10 @@ class Models:
         parts = [self._part(part, rendered=False) for part in result.parts]
         return {"id": self._id(result.stamp.id), "label": words, "parts": parts or [note("empty")]}
 
-    def _part(self, part: Part, *, rendered: bool = True) -> View:
+    def _part(self, part: Part, *, rendered: bool = True, breaks: bool = False) -> View:
         if part.kind == "text":
             if rendered:
-                return safe_html(self.markdown.render(part.text))
+                return safe_html(self.markdown.render(part.text, breaks=breaks))
             return folded_text(part.text) if part.text.strip() else note("empty")
         if part.kind == "context":
             return {"kind": "context", "label": readable(part.label), "long": folded_text(part.text)["long"]}
