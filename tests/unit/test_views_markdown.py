@@ -251,3 +251,15 @@ def test_a_branch_has_a_heading_of_its_own(tmp_path: Path) -> None:
     text = one_file(tmp_path, records)
 
     assert "This one\n\n---\n\n## Branch not taken, forked from “Which?”\n\n## Assistant\n\nAnother" in text
+
+
+def test_times_without_a_zone_are_shown_as_they_stand(tmp_path: Path) -> None:
+    """They have names of their own in the front matter, and say what they lack."""
+    records = [session(raw_at="2024-08-05 19:33:12"), record("event", name="output", data={"text": "x"})]
+
+    files = files_of(tmp_path, {"aider/s-1": records}, lost={"absurd-time": 1})
+
+    text = files["sessions/aider/s-1.md"]
+    assert yaml.safe_load(text.split("---\n")[1])["begun_local"] == "2024-08-05T19:33:12.000"
+    assert "--:--:--" not in text
+    assert "| 5 Aug 2024, 19:33 (local time, zone not stated) |" in files["index.md"]

@@ -21,6 +21,7 @@ from autocode.jobs.operations.views.blocks import (
 )
 from autocode.jobs.operations.views.overview import survey
 from autocode.jobs.operations.views.turns import blocks_of, message_of
+from autocode.jobs.operations.views.wording import local_time
 from view_bundles import at, call, every_type, record, result, said, session
 
 
@@ -303,3 +304,21 @@ def test_counts_leave_branches_out() -> None:
     [overview] = survey([*branched(), call("A", {}, sidechain=True)], {})
 
     assert (overview.prompt_count, overview.replies, overview.calls.total()) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("2024-08-05 19:33:12", "2024-08-05T19:33:12.000"),
+        ("2024-08-05T19:33:12.123456", "2024-08-05T19:33:12.123"),
+        ("2024-08-05", None),
+        ("2024-13-05 19:33:12", None),
+        ("1970-01-01T00:00:00", None),
+        ("2024-08-05T19:33:12Z", None),
+        (1e300, None),
+        (None, None),
+    ],
+)
+def test_only_a_date_and_time_is_a_time_without_a_zone(raw: Any, expected: str | None) -> None:
+    """What can't be meant stays out."""
+    assert local_time(raw) == expected

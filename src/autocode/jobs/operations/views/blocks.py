@@ -37,6 +37,7 @@ class Stamp:
     Args:
         id: of the record; unique in its session, so links to it stay.
         at: RFC 3339, UTC; ``None`` where the source has no time.
+        local: a time without a zone, as :func:`~.wording.local_time` gives it, where *at* is ``None``.
         sidechain: whether it is on a side chain.
         model: which model wrote it, where the source says so.
         usage: tokens of its message, on the last block of that message alone.
@@ -50,6 +51,12 @@ class Stamp:
     usage: dict[str, Any] | None = None
     cost: float | None = None
     message_id: str | None = None
+    local: str | None = None
+
+    @property
+    def time(self) -> str | None:
+        """The time as it is shown, whether its zone is known or not."""
+        return self.at or self.local
 
 
 @dataclass(slots=True)

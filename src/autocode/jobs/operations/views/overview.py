@@ -10,7 +10,7 @@ from typing import Any, Final
 from autocode.jobs.operations.views.counting import KINDS, Row, Usage
 from autocode.jobs.operations.views.sources import Record, by_session
 from autocode.jobs.operations.views.turns import message_of
-from autocode.jobs.operations.views.wording import first_line, seconds_between
+from autocode.jobs.operations.views.wording import first_line, local_time, seconds_between
 
 __all__ = ["Overview", "Prompt", "survey"]
 
@@ -21,7 +21,7 @@ _NAMES: Final = 200
 
 @dataclass(slots=True)
 class Prompt:
-    """A prompt of the user, and what it set in motion."""
+    """A prompt of the user, and what it set in motion; times may lack a zone, as :attr:`Overview.begun`."""
 
     id: str
     text: str
@@ -46,6 +46,9 @@ class Overview:
     prompt_count: int = 0
     first_at: str | None = None
     last_at: str | None = None
+    first_local: str | None = None
+    last_local: str | None = None
+    """Times without a zone, of records that have no other."""
     records: Counter[str] = field(default_factory=Counter)
     replies: int = 0
     calls: Counter[str] = field(default_factory=Counter)
@@ -64,9 +67,19 @@ class Overview:
         return self.title or first or str(self.session.get("session_id") or "A session without words")
 
     @property
+    def begun(self) -> str | None:
+        """The first time: UTC, or where no record has that, one without a zone."""
+        return self.first_at or self.first_local
+
+    @property
+    def ended(self) -> str | None:
+        """The last time, of the same kind as :attr:`begun`."""
+        return self.last_at or self.last_local
+
+    @property
     def seconds(self) -> float | None:
         """From the first to the last time."""
-        return seconds_between(self.first_at, self.last_at)
+        return seconds_between(self.begun, self.ended)
 
     def take(self, record: Record) -> None:
         """Count *record*."""
@@ -83,7 +96,7 @@ class Overview:
                 self.prompts[-1].calls += 1
         elif kind == "tool_result" and not self._aside(record):
             self.errors += record.get("is_error") is True
-        self._time(record.get("at"))
+        self._time(record.get("at"), record.get("raw_at"))
         self._agent(record)
 
     def end(self, report: Mapping[str, Any] | None) -> None:
@@ -102,12 +115,17 @@ class Overview:
         if isinstance(model, str) and len(self.models) < _NAMES and not model.startswith("<"):
             self.models[model] = None
 
-    def _time(self, at: str | None) -> None:
-        if at is None:
-            return
+    def _time(self, at: str | None, raw: Any) -> None:
         # the text of such times sorts as the times do
-        self.first_at = at if self.first_at is None else min(self.first_at, at)
-        self.last_at = at if self.last_at is None else max(self.last_at, at)
+        if at is not None:
+            self.first_at = at if self.first_at is None else min(self.first_at, at)
+            self.last_at = at if self.last_at is None else max(self.last_at, at)
+        else:
+            at = local_time(raw)
+            if at is None:
+                return
+            self.first_local = at if self.first_local is None else min(self.first_local, at)
+            self.last_local = at if self.last_local is None else max(self.last_local, at)
         if self.prompts and self.prompt_count == len(self.prompts):
             self.prompts[-1].last_at = at
 
@@ -122,7 +140,9 @@ class Overview:
         if len(self.prompts) < _PROMPTS:
             told = " ".join(part.text[:4000] for part in message.parts if part.kind == "text")
             text = first_line(told) or "(no text)"
-            self.prompts.append(Prompt(message.stamp.id, text, message.stamp.at, last_at=message.stamp.at))
+            self.prompts.append(
+                Prompt(message.stamp.id, text, message.stamp.time, last_at=message.stamp.time)
+            )
 
     def _aside(self, record: Record) -> bool:
         # a subagent's whole transcript is a side chain

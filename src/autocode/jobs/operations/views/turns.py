@@ -28,6 +28,7 @@ from autocode.jobs.operations.views.blocks import (
 from autocode.jobs.operations.views.branches import Branches
 from autocode.jobs.operations.views.counting import cost_of
 from autocode.jobs.operations.views.sources import Record
+from autocode.jobs.operations.views.wording import local_time
 
 __all__ = ["blocks_of", "message_of"]
 
@@ -211,6 +212,7 @@ def _stamp(record: Record) -> Stamp:
         usage=usage if isinstance(usage, dict) else None,
         cost=cost_of(record),
         message_id=record.get("message_id"),
+        local=None if record.get("at") else local_time(record.get("raw_at")),
     )
 
 

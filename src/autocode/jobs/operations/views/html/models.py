@@ -45,6 +45,7 @@ from autocode.jobs.operations.views.wording import (
     seconds_between,
     shortened,
     tokens_text,
+    zone_text,
 )
 
 __all__ = ["Models"]
@@ -81,10 +82,10 @@ class Models:
 
     def pause(self, stamp: Stamp) -> View | None:
         """Return the line that tells a long gap before *stamp*, or a new day."""
-        seconds = seconds_between(self.before, stamp.at)
+        seconds = seconds_between(self.before, stamp.time)
         if seconds is None or seconds < _PAUSE:
             return None
-        return {"cls": "", "id": "", "body": None, "text": f"{gap_text(seconds)} later, {_full(stamp.at)}"}
+        return {"cls": "", "id": "", "body": None, "text": f"{gap_text(seconds)} later, {_full(stamp.time)}"}
 
     def branch(self, block: Branch) -> View:
         """Return the model of the line that opens a branch."""
@@ -117,7 +118,7 @@ class Models:
             "id": self._id(block.stamp.id),
             "cls": f"{kind} command" if block.origin == "command" else f"{kind}{again}",
             "who": who,
-            "clock": f"{clock_text(block.stamp.at)} UTC" if kind == "you" and block.stamp.at else "",
+            "clock": _clock(block.stamp.time) if kind == "you" else "",
             "model": model,
             "parts": parts or [note("nothing was said")],
             "when": when,
@@ -196,8 +197,8 @@ class Models:
             cut = (
                 data if len(data) <= _EVENT else f"{data[:_EVENT]}… ({len(data) - _EVENT:,} characters more)"
             )
-            clock = notice.stamp.at[11:19] if notice.stamp.at else "--:--:--"
-            lines.append({"id": self._id(notice.stamp.id), "text": escaped(f"{clock} {notice.name} {cut}")})
+            clock = f"{notice.stamp.time[11:19]} " if notice.stamp.time else ""
+            lines.append({"id": self._id(notice.stamp.id), "text": escaped(f"{clock}{notice.name} {cut}")})
         run = f"{self._id(block.stamp.id)}.run"
         return {"run": run, "gist": shortened(", ".join(told), 160), "lines": lines}
 
@@ -266,23 +267,23 @@ class Models:
         return view
 
     def _when(self, stamp: Stamp) -> View | None:
-        seconds = seconds_between(self.before, stamp.at)
+        seconds = seconds_between(self.before, stamp.time)
         spent = tokens_text({"output": (stamp.usage or {}).get("output")})
         spent += f" ${stamp.cost:.4f}" if stamp.cost is not None else ""
         text = ""
-        if stamp.at is not None:
+        if stamp.time is not None:
             near = seconds is not None and seconds < _PAUSE
-            text = _since(seconds or 0.0) if near else clock_text(stamp.at)
-            self.before = stamp.at
+            text = _since(seconds or 0.0) if near else clock_text(stamp.time)
+            self.before = stamp.time
         if not text and not spent:
             return None
-        title = ", ".join(each for each in (_full(stamp.at, exact=True), spent.strip()) if each)
-        return {"at": stamp.at, "title": title, "text": text, "near": text == _NEAR, "spent": spent.strip()}
+        title = ", ".join(each for each in (_full(stamp.time, exact=True), spent.strip()) if each)
+        return {"at": stamp.time, "title": title, "text": text, "near": text == _NEAR, "spent": spent.strip()}
 
     def _result(self, result: Result, label: str) -> View:
-        seconds = seconds_between(self.before, result.stamp.at)
-        if result.stamp.at is not None:
-            self.before = result.stamp.at
+        seconds = seconds_between(self.before, result.stamp.time)
+        if result.stamp.time is not None:
+            self.before = result.stamp.time
         took = f", after {gap_text(seconds)}" if seconds is not None and seconds >= 1 else ""
         words = f"{label}, an error{took}" if result.is_error else f"{label}{took}"
         parts = [self._part(part, rendered=False) for part in result.parts]
@@ -316,7 +317,12 @@ def _since(seconds: float) -> str:
 def _full(at: str | None, *, exact: bool = False) -> str:
     if at is None:
         return ""
-    return f"{at[:10]} {at[11:23]} UTC" if exact else f"{day_text(at)}, {clock_text(at)} UTC"
+    shown = f"{at[:10]} {at[11:23].rstrip('Z')}" if exact else f"{day_text(at)}, {clock_text(at)}"
+    return shown + zone_text(at)
+
+
+def _clock(time: str | None) -> str:
+    return "" if time is None else clock_text(time) + zone_text(time, " local time")
 
 
 def _untagged(text: str) -> str:

@@ -80,7 +80,7 @@ class SessionPage:
             index=self._relative("index.html"),
             o=overview,
             facts=facts_of(overview, session.source),
-            caution=caution_of(session.source, session.report, session.count),
+            caution=caution_of(session.source, session.report, overview, session.count),
             parent=self._parent,
         )
         models = Models(_cwd(overview), "r-", is_agent, self._highlighter)

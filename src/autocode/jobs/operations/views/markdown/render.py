@@ -32,6 +32,7 @@ from autocode.jobs.operations.views.wording import (
     plural,
     seconds_between,
     shortened,
+    zone_text,
 )
 
 __all__ = ["Renderer"]
@@ -82,15 +83,16 @@ class Renderer:
             text = _notices(block)
         else:
             text = self._unknown(block)
-        if not isinstance(block, Notices) and block.stamp.at is not None:
-            self.before = block.stamp.at
+        if not isinstance(block, Notices) and block.stamp.time is not None:
+            self.before = block.stamp.time
         return f"{pause}{text}\n\n"
 
     def _pause(self, stamp: Stamp) -> str:
-        seconds = seconds_between(self.before, stamp.at)
+        seconds = seconds_between(self.before, stamp.time)
         if seconds is None or seconds < _PAUSE:
             return ""
-        return f"*{gap_text(seconds)} later, {day_text(stamp.at)}, {clock_text(stamp.at)} UTC*\n\n"
+        zone = zone_text(stamp.time or "")
+        return f"*{gap_text(seconds)} later, {day_text(stamp.time)}, {clock_text(stamp.time)}{zone}*\n\n"
 
     def _message(self, block: Message) -> str:
         if block.origin == "interruption":
@@ -108,7 +110,8 @@ class Renderer:
             if self.agent and block.role == "user"
             else _WHO.get(block.role, inline(block.role))
         )
-        notes = [f"{clock_text(block.stamp.at)} UTC"] if block.stamp.at else []
+        time = block.stamp.time
+        notes = [clock_text(time) + zone_text(time, " local time")] if time else []
         if block.stamp.model and block.stamp.model != self.model:
             self.model = block.stamp.model
             notes.append(inline(block.stamp.model))
@@ -180,7 +183,7 @@ def _notices(block: Notices) -> str:
     names = Counter(notice.name for notice in block.notices)
     told = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in names.most_common(6))
     lines = [
-        f"{notice.stamp.at[11:19] if notice.stamp.at else '--:--:--'} {notice.name} "
+        f"{f'{notice.stamp.time[11:19]} ' if notice.stamp.time else ''}{notice.name} "
         f"{shortened(orjson.dumps(notice.data).decode(), 160)}"
         for notice in block.notices
     ]
