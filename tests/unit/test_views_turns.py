@@ -322,3 +322,29 @@ def test_counts_leave_branches_out() -> None:
 def test_only_a_date_and_time_is_a_time_without_a_zone(raw: Any, expected: str | None) -> None:
     """What can't be meant stays out."""
     assert local_time(raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        (["/add parser.py", "Fix the parser"], "Fix the parser"),
+        (["/run make", "/clear"], "/run make"),
+        (["/home/dev/parser.py is broken", "x"], "/home/dev/parser.py is broken"),
+    ],
+)
+def test_a_session_is_named_after_what_was_asked(prompts: list[str], expected: str) -> None:
+    """A slash command says little of what a session is about."""
+    [overview] = survey([session(), *(said(text, id=text) for text in prompts)], {})
+
+    assert overview.headline == expected
+
+
+def test_a_session_without_prompts_says_what_there_is() -> None:
+    """Where there is neither a title nor an id, the records are counted."""
+    printed = [record("event", id=f"e{number}", name="output", data={}) for number in range(3)]
+
+    assert [
+        each.headline
+        for records in ([session(session_id=None), *printed], [session(session_id=None)])
+        for each in survey(records, {})
+    ] == ["No prompt: 3 outputs of the tool", "Nothing recorded"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +11,24 @@ from typing import Any, Final
 from autocode.jobs.operations.views.counting import KINDS, Row, Usage
 from autocode.jobs.operations.views.sources import Record, by_session
 from autocode.jobs.operations.views.turns import message_of
-from autocode.jobs.operations.views.wording import first_line, local_time, seconds_between
+from autocode.jobs.operations.views.wording import first_line, local_time, plural, seconds_between
 
 __all__ = ["Overview", "Prompt", "survey"]
 
 _PROMPTS: Final = 1000
 """Prompts in a table of contents; a longer one helps nobody, and memory stays bounded."""
 _NAMES: Final = 200
+_COMMAND: Final = re.compile(r"/[a-z][\w:-]{0,60}(?:\s|\Z)", re.IGNORECASE)
+"""A slash command; a path has a second slash."""
+
+_THINGS: Final = (
+    ("message", "message", "messages"),
+    ("tool_call", "tool call", "tool calls"),
+    ("thinking", "thought", "thoughts"),
+    ("event", "output of the tool", "outputs of the tool"),
+    ("summary", "summary", "summaries"),
+    ("unknown", "record not understood", "records not understood"),
+)
 
 
 @dataclass(slots=True)
@@ -62,9 +74,14 @@ class Overview:
 
     @property
     def headline(self) -> str:
-        """The title, else the first line of the first prompt, else the session's own id."""
-        first = self.prompts[0].text if self.prompts else ""
-        return self.title or first or str(self.session.get("session_id") or "A session without words")
+        """The title, else what was asked first, else the session's own id, else what there is."""
+        return self.title or self.opening or str(self.session.get("session_id") or self._inventory())
+
+    @property
+    def opening(self) -> str:
+        """The first line of the first prompt that is no slash command, else of the first; may be empty."""
+        texts = [prompt.text for prompt in self.prompts]
+        return next((text for text in texts if _COMMAND.match(text) is None), texts[0] if texts else "")
 
     @property
     def begun(self) -> str | None:
@@ -109,6 +126,10 @@ class Overview:
             self.tokens = Counter({str(name): int(value or 0) for name, value in report["tokens"].items()})
         for model in report.get("models") or ():
             self._model(model)
+
+    def _inventory(self) -> str:
+        found = [plural(self.records[kind], one, many) for kind, one, many in _THINGS if self.records[kind]]
+        return f"No prompt: {', '.join(found[:2])}" if found else "Nothing recorded"
 
     def _model(self, model: Any) -> None:
         # Claude Code writes <synthetic> where no model spoke

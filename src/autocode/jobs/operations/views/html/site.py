@@ -109,7 +109,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         "href": entry.page,
         "tool": entry.source.tool,
         "title": readable(overview.headline),
-        "first": overview.prompts[0].text if overview.title and overview.prompts else "",
+        "first": overview.opening if overview.title else "",
         "tags": " · ".join(readable(tag) for tag in tags),
         "flags": flags,
         "agents": [(f"Subagent: {title}", href) for title, href in entry.agents],
