@@ -263,3 +263,21 @@ def test_times_without_a_zone_are_shown_as_they_stand(tmp_path: Path) -> None:
     assert yaml.safe_load(text.split("---\n")[1])["begun_local"] == "2024-08-05T19:33:12.000"
     assert "--:--:--" not in text
     assert "| 5 Aug 2024, 19:33 (local time, zone not stated) |" in files["index.md"]
+
+
+def test_nothing_is_folded_that_is_empty(tmp_path: Path) -> None:
+    """A result without text is a word, not a fold to open in vain."""
+    records = [session(), call("Bash", {"command": "x"}), result(""), result("", id="r2", call=None)]
+
+    text = one_file(tmp_path, records)
+
+    assert text.count("<details>") == 1
+    assert "Result: *empty*" in text
+    assert "*An empty result. Its call isn't in this transcript.*" in text
+
+
+def test_a_cost_has_no_noise_of_floats(tmp_path: Path) -> None:
+    """A sum of costs is told to a millionth of a dollar."""
+    records = [session(), *(said("x", "assistant", id=f"a{n}", cost_usd=0.1) for n in range(3))]
+
+    assert "\ncost_usd: 0.3\n" in one_file(tmp_path, records)

@@ -76,7 +76,8 @@ class Renderer:
             told = (
                 "Its call isn't in this transcript." if block.call is None else "It came long after its call."
             )
-            text = _folded(f"Result. {told}", self._result(block))
+            body = self._result(block)
+            text = _folded(f"Result. {told}", body) if body else f"*An empty result. {told}*"
         elif isinstance(block, Marker):
             text = _marker(block)
         elif isinstance(block, Notices):
@@ -128,13 +129,15 @@ class Renderer:
         mark = " · **error**" if failed else "" if block.results else " · no result"
         body = [_piece(piece) for piece in shown.pieces]
         for result in block.results:
-            body += ["Result:" if not result.is_error else "Result, an error:", self._result(result)]
+            label = "Result, an error" if result.is_error else "Result"
+            told = self._result(result)
+            body += [f"{label}:", told] if told else [f"{label}: *empty*"]
         gist = f": {shown.gist}" if shown.gist else ""
         return _folded(f"{block.name}{gist}", "\n\n".join(body), mark)
 
     def _result(self, result: Result) -> str:
         text = text_of(result.parts)
-        return fenced(text) if text.strip() else "*empty*"
+        return fenced(text) if text.strip() else ""
 
     def _unknown(self, block: Unknown) -> str:
         return _folded(f"{block.name or 'Record'}, not understood", fenced(json_text(block.data), "json"))
@@ -195,4 +198,6 @@ def _folded(summary: str, body: str, mark: str = "") -> str:
     # the only HTML of the view; in it Markdown's marks mean nothing, and & and < must not
     words = shortened(summary, 200).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     marked = mark.replace("**error**", "<b>error</b>")
+    if not body:
+        return f"*{inline(shortened(summary, 200))}*{mark}"
     return f"<details><summary>{words}{marked}</summary>\n\n{body}\n\n</details>"

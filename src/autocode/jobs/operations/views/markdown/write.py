@@ -120,7 +120,7 @@ def _front(session: Session) -> dict[str, object]:
         "tool_calls": overview.calls.total(),
         "tool_errors": overview.errors,
         "tokens": {name: count for name, count in sorted(overview.tokens.items()) if count} or None,
-        "cost_usd": overview.cost,
+        "cost_usd": None if overview.cost is None else round(overview.cost, 6),
         "bundle_path": f"{source.path}.jsonl",
         "source_sha256": source.facts.sha256,
     }
