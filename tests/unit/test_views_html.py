@@ -508,3 +508,54 @@ def test_the_store_is_only_read(tmp_path: Path) -> None:
 
     assert isinstance(store, LocalStore)
     assert sorted(store.list()) == before
+
+
+def test_a_branch_is_folded_and_leads_to_where_it_forks(tmp_path: Path) -> None:
+    """What a user left isn't passed off as the conversation."""
+    records = [
+        session(tool="chatgpt"),
+        said("Which?", id="p1"),
+        said("This one", "assistant", id="a1", parent="p1", source={"offset": 1, "length": 9}),
+        said("Another", "assistant", id="a2", parent="p1", sidechain=True),
+    ]
+
+    html = one_page(tmp_path, records)
+
+    assert "Branch not taken, forked from “Which?”" in bare(html)
+    branch = html.index('id="r-a2.branch"')
+    assert 'href="#r-p1" dir="auto">“Which?”</a>' in html[branch:]
+    assert (
+        html.index("<details>", branch) < html.index('id="r-a2"') < html.index("</details></section>", branch)
+    )
+
+
+def test_lines_that_a_user_typed_stay_lines(tmp_path: Path) -> None:
+    """A prompt is read as it was typed; an answer is Markdown, whose line ends are spaces."""
+    html = one_page(tmp_path, [session(), said("one\ntwo"), said("three\nfour", "assistant", id="a")])
+
+    assert "<p>one<br>\ntwo</p>" in html
+    assert "<p>three\nfour</p>" in html
+
+
+def zoneless() -> Records:
+    """Return a session whose times have no zone."""
+    return [
+        session(raw_at="2024-08-05 19:33:12"),
+        said("go", id="p1", raw_at="2024-08-05T19:34:00.5"),
+        said("done", "assistant", id="a1", raw_at="2024-08-05T19:35:12"),
+    ]
+
+
+def test_times_without_a_zone_are_shown_as_they_stand(tmp_path: Path) -> None:
+    """Nothing is made up, and nothing that the file says is withheld."""
+    pages = pages_of(tmp_path, {"claude-code/s-1": zoneless()}, lost={"absurd-time": 3})
+
+    html = pages["sessions/claude-code/s-1.html"]
+    text = bare(html)
+    assert "5 Aug 2024, 19:33 to 19:35 (local time, zone not stated)" in text
+    assert "Duration2 min" in text
+    assert "absurd-time 3: times without a zone, shown as they stand" in text
+    assert "Not everything is on this page" not in text
+    assert "User19:34 local time" in text
+    assert 'title="2024-08-05 19:35:12.000 (local time, zone not stated)"' in html
+    assert "5 Aug 2024, 19:33local time, zone not stated" in bare(pages["index.html"])

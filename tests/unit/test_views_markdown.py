@@ -268,3 +268,47 @@ def test_where_code_ends_is_what_commonmark_says(text: str) -> None:
     tokens = parser.parse(shown)
     assert [token.type for token in tokens] == ["fence"]
     assert tokens[0].content == text + "\n"
+
+
+def test_a_branch_has_a_heading_of_its_own(tmp_path: Path) -> None:
+    """What a user left isn't merged with the answer before it."""
+    records = [
+        session(tool="chatgpt"),
+        said("Which?", id="p1"),
+        said("This one", "assistant", id="a1", parent="p1", source={"offset": 1, "length": 9}),
+        said("Another", "assistant", id="a2", parent="p1", sidechain=True),
+    ]
+
+    text = one_file(tmp_path, records)
+
+    assert "This one\n\n---\n\n## Branch not taken, forked from “Which?”\n\n## Assistant\n\nAnother" in text
+
+
+def test_times_without_a_zone_are_shown_as_they_stand(tmp_path: Path) -> None:
+    """They have names of their own in the front matter, and say what they lack."""
+    records = [session(raw_at="2024-08-05 19:33:12"), record("event", name="output", data={"text": "x"})]
+
+    files = files_of(tmp_path, {"aider/s-1": records}, lost={"absurd-time": 1})
+
+    text = files["sessions/aider/s-1.md"]
+    assert yaml.safe_load(text.split("---\n")[1])["begun_local"] == "2024-08-05T19:33:12.000"
+    assert "--:--:--" not in text
+    assert "| 5 Aug 2024, 19:33 (local time, zone not stated) |" in files["index.md"]
+
+
+def test_nothing_is_folded_that_is_empty(tmp_path: Path) -> None:
+    """A result without text is a word, not a fold to open in vain."""
+    records = [session(), call("Bash", {"command": "x"}), result(""), result("", id="r2", call=None)]
+
+    text = one_file(tmp_path, records)
+
+    assert text.count("<details>") == 1
+    assert "Result: *empty*" in text
+    assert "*An empty result. Its call isn't in this transcript.*" in text
+
+
+def test_a_cost_has_no_noise_of_floats(tmp_path: Path) -> None:
+    """A sum of costs is told to a millionth of a dollar."""
+    records = [session(), *(said("x", "assistant", id=f"a{n}", cost_usd=0.1) for n in range(3))]
+
+    assert "\ncost_usd: 0.3\n" in one_file(tmp_path, records)

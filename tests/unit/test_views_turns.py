@@ -10,6 +10,7 @@ import pytest
 from autocode.jobs.operations.views import turns
 from autocode.jobs.operations.views.blocks import (
     Block,
+    Branch,
     Call,
     Marker,
     Message,
@@ -20,6 +21,7 @@ from autocode.jobs.operations.views.blocks import (
 )
 from autocode.jobs.operations.views.overview import survey
 from autocode.jobs.operations.views.turns import blocks_of, message_of
+from autocode.jobs.operations.views.wording import local_time
 from view_bundles import at, call, every_type, record, result, said, session
 
 
@@ -242,3 +244,107 @@ def test_blocks_are_of_the_types_that_views_know() -> None:
     known = (Message, Thought, Call, Result, Marker, Notices, Unknown)
 
     assert all(isinstance(block, known) for block in blocks_of(every_type()))
+
+
+def branched(tool: str = "chatgpt") -> list[dict[str, Any]]:
+    """Return a conversation with two answers that were left, the second of them after an edited prompt."""
+    return [
+        session(tool=tool),
+        said("Which?", id="p1", source={"offset": 1, "length": 9}),
+        said("This one", "assistant", id="a1", parent="p1", source={"offset": 2, "length": 9}),
+        said("Another", "assistant", id="a2", parent="p1", sidechain=True, source={"offset": 3, "length": 9}),
+        said("A third", "assistant", id="a3", parent="p1", sidechain=True, source={"offset": 4, "length": 9}),
+        said("Go on", id="p2", parent="a3", sidechain=True, source={"offset": 5, "length": 9}),
+    ]
+
+
+def test_each_branch_begins_with_where_it_forks() -> None:
+    """Two siblings are two branches; what follows in one of them stays in it."""
+    blocks = list(blocks_of(branched()))
+
+    assert shapes(iter(blocks)) == [
+        "Message p1",
+        "Message a1",
+        "Branch a2",
+        "Message a2",
+        "Branch a3",
+        "Message a3",
+        "Message p2",
+    ]
+    assert [(each.parent, each.words, each.is_fork) for each in blocks if isinstance(each, Branch)] == [
+        ("p1", "Which?", True)
+    ] * 2
+
+
+def test_the_conversation_goes_on_behind_an_aside() -> None:
+    """A subagent's work inside a session's own file is set off at both ends."""
+    records = [
+        session(),
+        said("go", id="p1"),
+        said("Look", id="s1", sidechain=True),
+        said("Seen", "assistant", id="s2", parent="s1", sidechain=True),
+        said("done", "assistant", id="a1", parent="p1"),
+    ]
+
+    assert [(each.begins, each.is_fork) for each in blocks_of(records) if isinstance(each, Branch)] == [
+        (True, False),
+        (False, False),
+    ]
+
+
+def test_a_subagent_s_own_transcript_has_no_asides() -> None:
+    """All of it is a side chain."""
+    records = [session(agent_id="a"), said("Look", sidechain=True)]
+
+    assert shapes(blocks_of(records)) == ["Message m"]
+
+
+def test_counts_leave_branches_out() -> None:
+    """Prompts and replies are counted in the same way: those of the conversation that is shown."""
+    [overview] = survey([*branched(), call("A", {}, sidechain=True)], {})
+
+    assert (overview.prompt_count, overview.replies, overview.calls.total()) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("2024-08-05 19:33:12", "2024-08-05T19:33:12.000"),
+        ("2024-08-05T19:33:12.123456", "2024-08-05T19:33:12.123"),
+        ("2024-08-05", None),
+        ("2024-13-05 19:33:12", None),
+        ("1970-01-01T00:00:00", None),
+        ("2024-08-05T19:33:12Z", None),
+        (1e300, None),
+        (None, None),
+    ],
+)
+def test_only_a_date_and_time_is_a_time_without_a_zone(raw: Any, expected: str | None) -> None:
+    """What can't be meant stays out."""
+    assert local_time(raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        (["/add parser.py", "Fix the parser"], "Fix the parser"),
+        (["/run make", "/clear"], "/run make"),
+        (["/home/dev/parser.py is broken", "x"], "/home/dev/parser.py is broken"),
+    ],
+)
+def test_a_session_is_named_after_what_was_asked(prompts: list[str], expected: str) -> None:
+    """A slash command says little of what a session is about."""
+    [overview] = survey([session(), *(said(text, id=text) for text in prompts)], {})
+
+    assert overview.headline == expected
+
+
+def test_a_session_without_prompts_says_what_there_is() -> None:
+    """Where there is neither a title nor an id, the records are counted."""
+    printed = [record("event", id=f"e{number}", name="output", data={}) for number in range(3)]
+
+    assert [
+        each.headline
+        for records in ([session(session_id=None), *printed], [session(session_id=None)])
+        for each in survey(records, {})
+    ] == ["No prompt: 3 outputs of the tool", "Nothing recorded"]

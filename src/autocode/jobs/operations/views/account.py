@@ -15,6 +15,7 @@ from autocode.jobs.operations.views.wording import (
     readable,
     shortened,
     tokens_text,
+    zone_text,
 )
 
 __all__ = ["Rows", "account_of", "caution_of", "date_text", "facts_of"]
@@ -44,7 +45,7 @@ _MEANING: Final = {
 def facts_of(overview: Overview, source: SessionSource) -> Rows:
     """Return what is known of a session, without what isn't."""
     session = overview.session
-    times = date_text(overview.first_at, overview.last_at)
+    times = date_text(overview.begun, overview.ended)
     tool = " ".join(
         str(part) for part in (session.get("tool") or source.tool, session.get("tool_version")) if part
     )
@@ -66,20 +67,23 @@ def facts_of(overview: Overview, source: SessionSource) -> Rows:
 
 
 def date_text(first: str | None, last: str | None) -> str:
-    """Return a span of UTC times, the day of the end only where it is another."""
+    """Return a span of times, the day of the end only where it is another; UTC, or said to have no zone."""
     if first is None or last is None:
         return ""
     end = clock_text(last) if first[:10] == last[:10] else f"{day_text(last)}, {clock_text(last)}"
     begin = f"{day_text(first)}, {clock_text(first)}"
-    return f"{begin} UTC" if first[:16] == last[:16] else f"{begin} to {end} UTC"
+    return (begin if first[:16] == last[:16] else f"{begin} to {end}") + zone_text(first)
 
 
-def caution_of(source: SessionSource, report: Mapping[str, Any], sessions: int = 1) -> str:
+def caution_of(
+    source: SessionSource, report: Mapping[str, Any], overview: Overview, sessions: int = 1
+) -> str:
     """Return what the bundle lacks of the original, in one line; empty where nothing that can be read is.
 
     Args:
         source: whose manifest counts it.
         report: the source's.
+        overview: the session's.
         sessions: how many the source has; these counts are of all of them together.
     """
     facts = source.facts
@@ -89,7 +93,7 @@ def caution_of(source: SessionSource, report: Mapping[str, Any], sessions: int =
     redacted = sum(facts.redacted.values()) or int((report.get("redaction") or {}).get("total") or 0)
     if redacted:
         parts.append(plural(redacted, "redacted secret"))
-    lost = sum(count for name, count in facts.lost.items() if _takes_something(name))
+    lost = sum(count for name, count in facts.lost.items() if _takes_something(name, overview))
     if lost:
         parts.append(plural(lost, "loss", "losses"))
     if parts and sessions > 1:
@@ -97,7 +101,9 @@ def caution_of(source: SessionSource, report: Mapping[str, Any], sessions: int =
     return ", ".join(parts)
 
 
-def _takes_something(name: str) -> bool:
+def _takes_something(name: str, overview: Overview) -> bool:
+    if name == "absurd-time" and overview.first_local is not None:
+        return False
     # what wasn't understood was kept whole, and stands on the page as it is
     return name not in _OF_NO_USE and not name.startswith("unknown-")
 
@@ -128,7 +134,8 @@ def account_of(
     )
     if facts.lost:
         lost = [
-            (readable(name), f"{count:,}: {_meaning(name)}") for name, count in sorted(facts.lost.items())
+            (readable(name), f"{count:,}: {_meaning(name, overview)}")
+            for name, count in sorted(facts.lost.items())
         ]
         sections.append(("Lost from the original", lost))
     if facts.damaged:
@@ -162,7 +169,9 @@ def _origin(source: SessionSource, overview: Overview) -> Rows:
     return [(name, shortened(value, 400)) for name, value in rows if value]
 
 
-def _meaning(name: str) -> str:
+def _meaning(name: str, overview: Overview) -> str:
+    if name == "absurd-time" and overview.first_local is not None:
+        return "times without a zone, shown as they stand"
     kind = name.partition(":")[0]
     if kind in {"unknown-type", "unknown-shape", "unknown-part"}:
         return "not understood, kept whole"

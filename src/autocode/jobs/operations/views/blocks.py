@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 __all__ = [
     "Block",
+    "Branch",
     "Call",
     "Marker",
     "Message",
@@ -36,6 +37,7 @@ class Stamp:
     Args:
         id: of the record; unique in its session, so links to it stay.
         at: RFC 3339, UTC; ``None`` where the source has no time.
+        local: a time without a zone, as :func:`~.wording.local_time` gives it, where *at* is ``None``.
         sidechain: whether it is on a side chain.
         model: which model wrote it, where the source says so.
         usage: tokens of its message, on the last block of that message alone.
@@ -49,6 +51,12 @@ class Stamp:
     usage: dict[str, Any] | None = None
     cost: float | None = None
     message_id: str | None = None
+    local: str | None = None
+
+    @property
+    def time(self) -> str | None:
+        """The time as it is shown, whether its zone is known or not."""
+        return self.at or self.local
 
 
 @dataclass(slots=True)
@@ -143,4 +151,22 @@ class Unknown:
     data: Any
 
 
-Block = Message | Thought | Call | Result | Marker | Notices | Unknown
+@dataclass(slots=True)
+class Branch:
+    """Where a side chain begins, or where the conversation goes on behind one.
+
+    Args:
+        begins: whether one begins; else the last one ends.
+        is_fork: whether it is a branch that a user left; else it may be a subagent's work as well.
+        parent: the record from which it forks, where that stands before it.
+        words: how that record begins.
+    """
+
+    stamp: Stamp
+    begins: bool
+    is_fork: bool = False
+    parent: str | None = None
+    words: str = ""
+
+
+Block = Branch | Message | Thought | Call | Result | Marker | Notices | Unknown

@@ -125,7 +125,7 @@ def by_folder(entries: Iterable[Entry]) -> list[tuple[str, list[Entry]]]:
     """Return *entries* by the folder in which the tool worked, the newest first; so are the folders."""
 
     def age(entry: Entry) -> tuple[str, str]:
-        return entry.overview.first_at or "", entry.page
+        return entry.overview.begun or "", entry.page
 
     groups: dict[str, list[Entry]] = defaultdict(list)
     for entry in sorted(entries, key=age, reverse=True):

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from autocode.jobs.operations.views.blocks import Message
 from autocode.jobs.operations.views.counting import KINDS, Row, Usage
 from autocode.jobs.operations.views.sources import Record, by_session
 from autocode.jobs.operations.views.turns import message_of
-from autocode.jobs.operations.views.wording import first_line, seconds_between
+from autocode.jobs.operations.views.wording import first_line, local_time, plural, seconds_between
 
 __all__ = ["Overview", "Prompt", "survey"]
 
 _PROMPTS: Final = 1000
 """Prompts in a table of contents; a longer one helps nobody, and memory stays bounded."""
 _NAMES: Final = 200
+_COMMAND: Final = re.compile(r"/[a-z][\w:-]{0,60}(?:\s|\Z)", re.IGNORECASE)
+"""A slash command; a path has a second slash."""
+
+_THINGS: Final = (
+    ("message", "message", "messages"),
+    ("tool_call", "tool call", "tool calls"),
+    ("thinking", "thought", "thoughts"),
+    ("event", "output of the tool", "outputs of the tool"),
+    ("summary", "summary", "summaries"),
+    ("unknown", "record not understood", "records not understood"),
+)
 
 
 @dataclass(slots=True)
 class Prompt:
-    """A prompt of the user, and what it set in motion."""
+    """A prompt of the user, and what it set in motion; times may lack a zone, as :attr:`Overview.begun`."""
 
     id: str
     text: str
@@ -47,6 +58,9 @@ class Overview:
     prompt_count: int = 0
     first_at: str | None = None
     last_at: str | None = None
+    first_local: str | None = None
+    last_local: str | None = None
+    """Times without a zone, of records that have no other."""
     records: Counter[str] = field(default_factory=Counter)
     replies: int = 0
     calls: Counter[str] = field(default_factory=Counter)
@@ -60,14 +74,29 @@ class Overview:
 
     @property
     def headline(self) -> str:
-        """The title, else the first line of the first prompt, else the session's own id."""
-        first = self.prompts[0].text if self.prompts else ""
-        return self.title or first or str(self.session.get("session_id") or "A session without words")
+        """The title, else what was asked first, else the session's own id, else what there is."""
+        return self.title or self.opening or str(self.session.get("session_id") or self._inventory())
+
+    @property
+    def opening(self) -> str:
+        """The first line of the first prompt that is no slash command, else of the first; may be empty."""
+        texts = [prompt.text for prompt in self.prompts]
+        return next((text for text in texts if _COMMAND.match(text) is None), texts[0] if texts else "")
+
+    @property
+    def begun(self) -> str | None:
+        """The first time: UTC, or where no record has that, one without a zone."""
+        return self.first_at or self.first_local
+
+    @property
+    def ended(self) -> str | None:
+        """The last time, of the same kind as :attr:`begun`."""
+        return self.last_at or self.last_local
 
     @property
     def seconds(self) -> float | None:
         """From the first to the last time."""
-        return seconds_between(self.first_at, self.last_at)
+        return seconds_between(self.begun, self.ended)
 
     def take(self, record: Record) -> None:
         """Count *record*."""
@@ -77,14 +106,14 @@ class Overview:
         self._spend(self._usage.take(record, {}))
         if kind == "message":
             self._message(record)
-        elif kind == "tool_call":
+        elif kind == "tool_call" and not self._aside(record):
             name = str(record.get("name"))
             self.calls[name if name in self.calls or len(self.calls) < _NAMES else "…"] += 1
             if self.prompts and self.prompt_count == len(self.prompts):
                 self.prompts[-1].calls += 1
-        elif kind == "tool_result":
+        elif kind == "tool_result" and not self._aside(record):
             self.errors += record.get("is_error") is True
-        self._time(record.get("at"))
+        self._time(record.get("at"), record.get("raw_at"))
         self._agent(record)
 
     def end(self, report: Mapping[str, Any] | None) -> None:
@@ -98,34 +127,47 @@ class Overview:
         for model in report.get("models") or ():
             self._model(model)
 
+    def _inventory(self) -> str:
+        found = [plural(self.records[kind], one, many) for kind, one, many in _THINGS if self.records[kind]]
+        return f"No prompt: {', '.join(found[:2])}" if found else "Nothing recorded"
+
     def _model(self, model: Any) -> None:
         # Claude Code writes <synthetic> where no model spoke
         if isinstance(model, str) and len(self.models) < _NAMES and not model.startswith("<"):
             self.models[model] = None
 
-    def _time(self, at: str | None) -> None:
-        if at is None:
-            return
+    def _time(self, at: str | None, raw: Any) -> None:
         # the text of such times sorts as the times do
-        self.first_at = at if self.first_at is None else min(self.first_at, at)
-        self.last_at = at if self.last_at is None else max(self.last_at, at)
+        if at is not None:
+            self.first_at = at if self.first_at is None else min(self.first_at, at)
+            self.last_at = at if self.last_at is None else max(self.last_at, at)
+        else:
+            at = local_time(raw)
+            if at is None:
+                return
+            self.first_local = at if self.first_local is None else min(self.first_local, at)
+            self.last_local = at if self.last_local is None else max(self.last_local, at)
         if self.prompts and self.prompt_count == len(self.prompts):
             self.prompts[-1].last_at = at
 
     def _message(self, record: Record) -> None:
         message = message_of(record)
+        if self._aside(record):
+            return
         self.replies += message.role == "assistant"
-        if message.role != "user" or message.origin not in {"said", "command"} or self._aside(message):
+        if message.role != "user" or message.origin not in {"said", "command"}:
             return
         self.prompt_count += 1
         if len(self.prompts) < _PROMPTS:
             told = " ".join(part.text[:4000] for part in message.parts if part.kind == "text")
             text = first_line(told) or "(no text)"
-            self.prompts.append(Prompt(message.stamp.id, text, message.stamp.at, last_at=message.stamp.at))
+            self.prompts.append(
+                Prompt(message.stamp.id, text, message.stamp.time, last_at=message.stamp.time)
+            )
 
-    def _aside(self, message: Message) -> bool:
+    def _aside(self, record: Record) -> bool:
         # a subagent's whole transcript is a side chain
-        return message.stamp.sidechain and self.session.get("agent_id") is None
+        return bool(record.get("sidechain")) and self.session.get("agent_id") is None
 
     def _spend(self, rows: Iterable[Row]) -> None:
         for row in rows:

@@ -25,8 +25,10 @@ from autocode.jobs.operations.views.blocks import (
     Thought,
     Unknown,
 )
+from autocode.jobs.operations.views.branches import Branches
 from autocode.jobs.operations.views.counting import cost_of
 from autocode.jobs.operations.views.sources import Record
+from autocode.jobs.operations.views.wording import local_time
 
 __all__ = ["blocks_of", "message_of"]
 
@@ -113,19 +115,30 @@ class _Window:
             before.usage = None
 
 
-def blocks_of(records: Iterable[Record]) -> Iterator[Block]:
-    """Yield the blocks of one session in order; memory is bounded by the window and the longest record."""
+def blocks_of(records: Iterable[Record], *, agent: bool = False) -> Iterator[Block]:
+    """Yield the blocks of one session in order; memory is bounded by the window and the longest record.
+
+    Args:
+        records: the session's.
+        agent: whether it is a subagent's, which has no side chains: all of it is one.
+    """
     window = _Window()
+    branches = Branches(agent=agent)
     for record in records:
-        kind = record["type"]
-        if kind == "session":
+        if record["type"] == "session":
+            branches.begin(record)
             continue
-        if kind == "event":
-            window.add_event(Notice(_stamp(record), str(record.get("name")), record.get("data")))
+        block = _block(record)
+        if isinstance(block, Result) and window.answer(block):
+            branches.note(record)
+            continue
+        branch = branches.step(record, block.stamp)
+        if branch is not None:
+            window.add(branch, 0)
+        if isinstance(block, Notice):
+            window.add_event(block)
         else:
-            block = _block(record)
-            if not (isinstance(block, Result) and window.answer(block)):
-                window.add(block, int(record.get("source", {}).get("length", 0)))
+            window.add(block, int(record.get("source", {}).get("length", 0)))
         yield from window.ready()
     yield from window.rest()
 
@@ -140,7 +153,9 @@ def message_of(record: Record) -> Message:
     return Message(_stamp(record), role, origin, parts)
 
 
-def _block(record: Record) -> Block:
+def _block(record: Record) -> Block | Notice:
+    if record["type"] == "event":
+        return Notice(_stamp(record), str(record.get("name")), record.get("data"))
     make = _MAKERS.get(record["type"])
     return make(record, _stamp(record)) if make is not None else _unknown(record, _stamp(record))
 
@@ -197,6 +212,7 @@ def _stamp(record: Record) -> Stamp:
         usage=usage if isinstance(usage, dict) else None,
         cost=cost_of(record),
         message_id=record.get("message_id"),
+        local=None if record.get("at") else local_time(record.get("raw_at")),
     )
 
 

@@ -13,11 +13,13 @@ __all__ = [
     "day_text",
     "first_line",
     "gap_text",
+    "local_time",
     "plural",
     "readable",
     "seconds_between",
     "shortened",
     "tokens_text",
+    "zone_text",
 ]
 
 # ECMA-48: colours and cursor movement of terminals; a reader has no use for them
@@ -27,6 +29,7 @@ _ESCAPES: Final = re.compile(
 # C0 and C1 controls, and the overrides that make text read otherwise than it runs (CVE-2021-42574)
 _ODD: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SPACE: Final = re.compile(r"\s+")
+_LOCAL: Final = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}[\d:.,]{0,20}\Z")
 _PICTURES: Final = 0x2400
 _DELETE: Final = 0x7F
 
@@ -104,7 +107,29 @@ def _moment(at: str | None) -> datetime | None:
 def seconds_between(one: str | None, other: str | None) -> float | None:
     """Return the seconds from *one* to *other*; ``None`` where a time is missing. May be negative."""
     first, last = _moment(one), _moment(other)
-    return None if first is None or last is None else (last - first).total_seconds()
+    if first is None or last is None or (first.tzinfo is None) != (last.tzinfo is None):
+        return None
+    return (last - first).total_seconds()
+
+
+def local_time(raw: Any) -> str | None:
+    """Return a date and time that a source states without a zone; ``None`` for anything else.
+
+    The result has the form of a UTC time without its ``Z``, to milliseconds.
+    """
+    if not isinstance(raw, str) or _LOCAL.match(raw) is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(raw)
+    except ValueError:
+        return None
+    # what is older than Unix is a clock that wasn't set
+    return None if moment.tzinfo or moment.year <= 1970 else moment.isoformat(timespec="milliseconds")
+
+
+def zone_text(time: str, unstated: str = " (local time, zone not stated)") -> str:
+    """Return what follows *time* in a text: `` UTC``, or *unstated* for one of :func:`local_time`."""
+    return " UTC" if time.endswith(("Z", "+00:00")) else unstated
 
 
 def gap_text(seconds: float) -> str:

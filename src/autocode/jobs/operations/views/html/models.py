@@ -11,6 +11,7 @@ import orjson
 from markupsafe import Markup
 
 from autocode.jobs.operations.views.blocks import (
+    Branch,
     Call,
     Marker,
     Message,
@@ -21,6 +22,7 @@ from autocode.jobs.operations.views.blocks import (
     Thought,
     Unknown,
 )
+from autocode.jobs.operations.views.branches import branch_name
 from autocode.jobs.operations.views.html.highlight import Highlighter
 from autocode.jobs.operations.views.html.pieces import (
     View,
@@ -43,6 +45,7 @@ from autocode.jobs.operations.views.wording import (
     seconds_between,
     shortened,
     tokens_text,
+    zone_text,
 )
 
 __all__ = ["Models"]
@@ -79,10 +82,20 @@ class Models:
 
     def pause(self, stamp: Stamp) -> View | None:
         """Return the line that tells a long gap before *stamp*, or a new day."""
-        seconds = seconds_between(self.before, stamp.at)
+        seconds = seconds_between(self.before, stamp.time)
         if seconds is None or seconds < _PAUSE:
             return None
-        return {"cls": "", "id": "", "body": None, "text": f"{gap_text(seconds)} later, {_full(stamp.at)}"}
+        return {"cls": "", "id": "", "body": None, "text": f"{gap_text(seconds)} later, {_full(stamp.time)}"}
+
+    def branch(self, block: Branch) -> View:
+        """Return the model of the line that opens a branch."""
+        self.before, self.speaker = None, ""
+        return {
+            "id": f"{self._id(block.stamp.id)}.branch",
+            "name": branch_name(block),
+            "href": "" if block.parent is None else f"#{self._id(block.parent)}",
+            "words": block.words or "a record",
+        }
 
     def message(self, block: Message) -> View:
         """Return the model of a message that was said."""
@@ -97,16 +110,16 @@ class Models:
         if block.origin == "command":
             parts = [safe_html(Markup("<p>{}</p>").format(escaped(block.parts[0].text)))]
         else:
-            parts = [self._part(part) for part in block.parts if part.kind != "text" or part.text.strip()]
+            told = [part for part in block.parts if part.kind != "text" or part.text.strip()]
+            parts = [self._part(part, breaks=block.role != "assistant") for part in told]
         again = " again" if self.speaker == block.role == "assistant" else ""
         self.speaker = block.role
         return {
             "id": self._id(block.stamp.id),
             "cls": f"{kind} command" if block.origin == "command" else f"{kind}{again}",
             "who": who,
-            "clock": f"{clock_text(block.stamp.at)} UTC" if kind == "you" and block.stamp.at else "",
+            "clock": _clock(block.stamp.time) if kind == "you" else "",
             "model": model,
-            "side": block.stamp.sidechain and not self.agent,
             "parts": parts or [note("nothing was said")],
             "when": when,
         }
@@ -184,8 +197,8 @@ class Models:
             cut = (
                 data if len(data) <= _EVENT else f"{data[:_EVENT]}… ({len(data) - _EVENT:,} characters more)"
             )
-            clock = notice.stamp.at[11:19] if notice.stamp.at else "--:--:--"
-            lines.append({"id": self._id(notice.stamp.id), "text": escaped(f"{clock} {notice.name} {cut}")})
+            clock = f"{notice.stamp.time[11:19]} " if notice.stamp.time else ""
+            lines.append({"id": self._id(notice.stamp.id), "text": escaped(f"{clock}{notice.name} {cut}")})
         run = f"{self._id(block.stamp.id)}.run"
         return {"run": run, "gist": shortened(", ".join(told), 160), "lines": lines}
 
@@ -234,7 +247,7 @@ class Models:
         return {
             "id": self._id(stamp.id),
             "cls": "",
-            "name": f"{name} (side chain)" if stamp.sidechain and not self.agent else name,
+            "name": name,
             "bad": "",
             "gist": "",
             "count": "",
@@ -254,32 +267,32 @@ class Models:
         return view
 
     def _when(self, stamp: Stamp) -> View | None:
-        seconds = seconds_between(self.before, stamp.at)
+        seconds = seconds_between(self.before, stamp.time)
         spent = tokens_text({"output": (stamp.usage or {}).get("output")})
         spent += f" ${stamp.cost:.4f}" if stamp.cost is not None else ""
         text = ""
-        if stamp.at is not None:
+        if stamp.time is not None:
             near = seconds is not None and seconds < _PAUSE
-            text = _since(seconds or 0.0) if near else clock_text(stamp.at)
-            self.before = stamp.at
+            text = _since(seconds or 0.0) if near else clock_text(stamp.time)
+            self.before = stamp.time
         if not text and not spent:
             return None
-        title = ", ".join(each for each in (_full(stamp.at, exact=True), spent.strip()) if each)
-        return {"at": stamp.at, "title": title, "text": text, "near": text == _NEAR, "spent": spent.strip()}
+        title = ", ".join(each for each in (_full(stamp.time, exact=True), spent.strip()) if each)
+        return {"at": stamp.time, "title": title, "text": text, "near": text == _NEAR, "spent": spent.strip()}
 
     def _result(self, result: Result, label: str) -> View:
-        seconds = seconds_between(self.before, result.stamp.at)
-        if result.stamp.at is not None:
-            self.before = result.stamp.at
+        seconds = seconds_between(self.before, result.stamp.time)
+        if result.stamp.time is not None:
+            self.before = result.stamp.time
         took = f", after {gap_text(seconds)}" if seconds is not None and seconds >= 1 else ""
         words = f"{label}, an error{took}" if result.is_error else f"{label}{took}"
         parts = [self._part(part, rendered=False) for part in result.parts]
         return {"id": self._id(result.stamp.id), "label": words, "parts": parts or [note("empty")]}
 
-    def _part(self, part: Part, *, rendered: bool = True) -> View:
+    def _part(self, part: Part, *, rendered: bool = True, breaks: bool = False) -> View:
         if part.kind == "text":
             if rendered:
-                return safe_html(self.markdown.render(part.text))
+                return safe_html(self.markdown.render(part.text, breaks=breaks))
             return folded_text(part.text) if part.text.strip() else note("empty")
         if part.kind == "context":
             return {"kind": "context", "label": readable(part.label), "long": folded_text(part.text)["long"]}
@@ -304,7 +317,12 @@ def _since(seconds: float) -> str:
 def _full(at: str | None, *, exact: bool = False) -> str:
     if at is None:
         return ""
-    return f"{at[:10]} {at[11:23]} UTC" if exact else f"{day_text(at)}, {clock_text(at)} UTC"
+    shown = f"{at[:10]} {at[11:23].rstrip('Z')}" if exact else f"{day_text(at)}, {clock_text(at)}"
+    return shown + zone_text(at)
+
+
+def _clock(time: str | None) -> str:
+    return "" if time is None else clock_text(time) + zone_text(time, " local time")
 
 
 def _untagged(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, TextIO
 from autocode.jobs.operations.views.account import account_of, caution_of, facts_of
 from autocode.jobs.operations.views.blocks import (
     Block,
+    Branch,
     Call,
     Marker,
     Message,
@@ -33,7 +34,11 @@ INLINE: Final = 512 << 10
 """Bytes of records up to which a subagent's transcript lies in its parent's page, not in its own."""
 
 _INLINE_IN_ALL: Final = 4 << 20
+Shown = Message | Thought | Call | Result | Marker | Notices | Unknown
+"""Blocks that have a macro each."""
+
 _DEEPEST: Final = 3
+_BRANCH_END: Final = "</div></details></section>\n"
 
 
 class SessionPage:
@@ -75,11 +80,11 @@ class SessionPage:
             index=self._relative("index.html"),
             o=overview,
             facts=facts_of(overview, session.source),
-            caution=caution_of(session.source, session.report, session.count),
+            caution=caution_of(session.source, session.report, overview, session.count),
             parent=self._parent,
         )
         models = Models(_cwd(overview), "r-", is_agent, self._highlighter)
-        self._blocks(blocks_of(session.records), models, overview, agent_pages, 0)
+        self._blocks(blocks_of(session.records, agent=is_agent), models, overview, agent_pages, 0)
         if session.last and self._agents:
             words = f"{plural(len(self._agents), 'subagent')} that no call on this page names"
             self._out.write(self._macros.rule({"cls": "", "id": "", "text": words, "body": None}))
@@ -96,7 +101,13 @@ class SessionPage:
         agent_pages: dict[str, str],
         depth: int,
     ) -> None:
+        is_open = False
         for block in blocks:
+            if isinstance(block, Branch):
+                self._out.write(_BRANCH_END if is_open else "")
+                is_open = block.begins
+                self._out.write(self._macros.branch_open(models.branch(block)) if is_open else "")
+                continue
             pause = models.pause(block.stamp)
             if pause is not None:
                 self._out.write(self._macros.rule(pause))
@@ -105,8 +116,9 @@ class SessionPage:
                 name = overview.agents[block.call_id]
                 for agent in [each for each in self._agents.values() if each.agent_name == name]:
                     self._agent(agent, _task(block), agent_pages, depth)
+        self._out.write(_BRANCH_END if is_open else "")
 
-    def _block(self, block: Block, models: Models) -> str:
+    def _block(self, block: Shown, models: Models) -> str:
         name, model = _modelled(block, models)
         return str(getattr(self._macros, name)(model))
 
@@ -137,8 +149,8 @@ class SessionPage:
             self._out.write(self._macros.agent_open(view))
             models = Models(_cwd(overview), f"a-{name}-", agent=True, highlighter=self._highlighter)
             if depth < _DEEPEST:
-                self._blocks(blocks_of(records), models, overview, agent_pages, depth + 1)
-            self._out.write("</div></details></section>\n")
+                self._blocks(blocks_of(records, agent=True), models, overview, agent_pages, depth + 1)
+            self._out.write(_BRANCH_END)
             self.agents.append((title, f"{self._session.page}#{anchor}"))
 
     def _render(self, template: str, **values: Any) -> None:
@@ -148,7 +160,7 @@ class SessionPage:
         return posixpath.relpath(page, posixpath.dirname(self._session.page) or ".")
 
 
-def _modelled(block: Block, models: Models) -> tuple[str, View]:
+def _modelled(block: Shown, models: Models) -> tuple[str, View]:
     """Return the macro for *block* and what it is given."""
     if isinstance(block, Message):
         if block.origin == "interruption":

@@ -79,8 +79,14 @@ class MarkdownRenderer:
         # not add_render_rule: it binds what it is given to the renderer
         self._parser.renderer.rules.update(rules)  # type: ignore[attr-defined]
 
-    def render(self, text: str) -> Markup:
-        """Return *text* rendered and sanitised; what is too long for that as it is."""
+    def render(self, text: str, *, breaks: bool = False) -> Markup:
+        """Return *text* rendered and sanitised; what is too long for that as it is.
+
+        Args:
+            text: Markdown.
+            breaks: keep line ends within paragraphs, which CommonMark makes spaces: people type them.
+        """
+        self._parser.options["breaks"] = breaks
         text = readable(text)
         if len(text) > _LONGEST:
             return Markup('<div class="plain">{}</div>').format(escaped(text))

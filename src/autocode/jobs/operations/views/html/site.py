@@ -109,13 +109,14 @@ def _row(entry: Entry) -> dict[str, Any]:
         "href": entry.page,
         "tool": entry.source.tool,
         "title": readable(overview.headline),
-        "first": overview.prompts[0].text if overview.title and overview.prompts else "",
+        "first": overview.opening if overview.title else "",
         "tags": " · ".join(readable(tag) for tag in tags),
         "flags": flags,
         "agents": [(f"Subagent: {title}", href) for title, href in entry.agents],
-        "begun": (overview.first_at or "0").translate(_DIGITS),
-        "first_at": overview.first_at,
-        "date": f"{day_text(overview.first_at)}, {clock_text(overview.first_at)}",
+        "begun": f"{(overview.begun or '0').translate(_DIGITS):0<17}"[:17],
+        "first_at": overview.begun,
+        "zone": "" if overview.first_at else "local time, zone not stated",
+        "date": f"{day_text(overview.begun)}, {clock_text(overview.begun)}",
         "seconds": int(overview.seconds or 0),
         "duration": gap_text(overview.seconds) if overview.seconds else "",
         "prompts": overview.prompt_count,
@@ -132,8 +133,11 @@ def _facts(entries: list[Entry]) -> list[tuple[str, str]]:
     tokens: Counter[str] = Counter()
     for entry in entries:
         tokens.update(entry.overview.tokens)
-    firsts = [entry.overview.first_at for entry in entries if entry.overview.first_at]
-    lasts = [entry.overview.last_at for entry in entries if entry.overview.last_at]
+    stated = [entry.overview for entry in entries if entry.overview.first_at]
+    # a time without a zone can't be put in order with one that has it, to the hour
+    dated = stated or [entry.overview for entry in entries]
+    firsts = [overview.begun for overview in dated if overview.begun]
+    lasts = [overview.ended for overview in dated if overview.ended]
     tools = Counter(entry.source.tool for entry in entries)
     models = sorted({model for entry in entries for model in entry.overview.models})
     rows = [

@@ -9,6 +9,7 @@ import orjson
 
 from autocode.jobs.operations.views.blocks import (
     Block,
+    Branch,
     Call,
     Marker,
     Message,
@@ -19,6 +20,7 @@ from autocode.jobs.operations.views.blocks import (
     Thought,
     Unknown,
 )
+from autocode.jobs.operations.views.branches import branch_text
 from autocode.jobs.operations.views.diffs import Hunk
 from autocode.jobs.operations.views.markdown.text import fenced, inline, prose
 from autocode.jobs.operations.views.tools import Piece, json_text, show_call, text_of
@@ -30,6 +32,7 @@ from autocode.jobs.operations.views.wording import (
     plural,
     seconds_between,
     shortened,
+    zone_text,
 )
 
 __all__ = ["Renderer"]
@@ -56,6 +59,10 @@ class Renderer:
 
     def render(self, block: Block) -> str:
         """Return *block* as Markdown that ends in an empty line."""
+        if isinstance(block, Branch):
+            # what follows has a heading of its own, and no gap to what is told before it
+            self.speaker, self.before = "", None
+            return f"{_branch(block)}\n\n"
         pause = self._pause(block.stamp)
         if isinstance(block, Message):
             text = self._message(block)
@@ -69,22 +76,24 @@ class Renderer:
             told = (
                 "Its call isn't in this transcript." if block.call is None else "It came long after its call."
             )
-            text = _folded(f"Result. {told}", self._result(block))
+            body = self._result(block)
+            text = _folded(f"Result. {told}", body) if body else f"*An empty result. {told}*"
         elif isinstance(block, Marker):
             text = _marker(block)
         elif isinstance(block, Notices):
             text = _notices(block)
         else:
             text = self._unknown(block)
-        if not isinstance(block, Notices) and block.stamp.at is not None:
-            self.before = block.stamp.at
+        if not isinstance(block, Notices) and block.stamp.time is not None:
+            self.before = block.stamp.time
         return f"{pause}{text}\n\n"
 
     def _pause(self, stamp: Stamp) -> str:
-        seconds = seconds_between(self.before, stamp.at)
+        seconds = seconds_between(self.before, stamp.time)
         if seconds is None or seconds < _PAUSE:
             return ""
-        return f"*{gap_text(seconds)} later, {day_text(stamp.at)}, {clock_text(stamp.at)} UTC*\n\n"
+        zone = zone_text(stamp.time or "")
+        return f"*{gap_text(seconds)} later, {day_text(stamp.time)}, {clock_text(stamp.time)}{zone}*\n\n"
 
     def _message(self, block: Message) -> str:
         if block.origin == "interruption":
@@ -102,7 +111,8 @@ class Renderer:
             if self.agent and block.role == "user"
             else _WHO.get(block.role, inline(block.role))
         )
-        notes = [f"{clock_text(block.stamp.at)} UTC"] if block.stamp.at else []
+        time = block.stamp.time
+        notes = [clock_text(time) + zone_text(time, " local time")] if time else []
         if block.stamp.model and block.stamp.model != self.model:
             self.model = block.stamp.model
             notes.append(inline(block.stamp.model))
@@ -119,13 +129,15 @@ class Renderer:
         mark = " · **error**" if failed else "" if block.results else " · no result"
         body = [_piece(piece) for piece in shown.pieces]
         for result in block.results:
-            body += ["Result:" if not result.is_error else "Result, an error:", self._result(result)]
+            label = "Result, an error" if result.is_error else "Result"
+            told = self._result(result)
+            body += [f"{label}:", told] if told else [f"{label}: *empty*"]
         gist = f": {shown.gist}" if shown.gist else ""
         return _folded(f"{block.name}{gist}", "\n\n".join(body), mark)
 
     def _result(self, result: Result) -> str:
         text = text_of(result.parts)
-        return fenced(text) if text.strip() else "*empty*"
+        return fenced(text) if text.strip() else ""
 
     def _unknown(self, block: Unknown) -> str:
         return _folded(f"{block.name or 'Record'}, not understood", fenced(json_text(block.data), "json"))
@@ -154,6 +166,10 @@ def _diff(hunks: list[Hunk]) -> str:
     return "\n".join(f"{_SIGNS[kind]}{line}" for kind, lines in hunks for line in lines)
 
 
+def _branch(block: Branch) -> str:
+    return f"---\n\n## {inline(branch_text(block))}" if block.begins else "---\n\n## Back in the conversation"
+
+
 def _marker(block: Marker) -> str:
     words = "Summary"
     if block.kind == "compaction":
@@ -170,7 +186,7 @@ def _notices(block: Notices) -> str:
     names = Counter(notice.name for notice in block.notices)
     told = ", ".join(name if count == 1 else f"{name} x{count}" for name, count in names.most_common(6))
     lines = [
-        f"{notice.stamp.at[11:19] if notice.stamp.at else '--:--:--'} {notice.name} "
+        f"{f'{notice.stamp.time[11:19]} ' if notice.stamp.time else ''}{notice.name} "
         f"{shortened(orjson.dumps(notice.data).decode(), 160)}"
         for notice in block.notices
     ]
@@ -182,4 +198,6 @@ def _folded(summary: str, body: str, mark: str = "") -> str:
     # the only HTML of the view; in it Markdown's marks mean nothing, and & and < must not
     words = shortened(summary, 200).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     marked = mark.replace("**error**", "<b>error</b>")
+    if not body:
+        return f"*{inline(shortened(summary, 200))}*{mark}"
     return f"<details><summary>{words}{marked}</summary>\n\n{body}\n\n</details>"

@@ -21,6 +21,7 @@ from autocode.jobs.operations.views.wording import (
     gap_text,
     plural,
     shortened,
+    zone_text,
 )
 from autocode.jobs.store import ObjectStore
 
@@ -73,13 +74,14 @@ def _write(out: TextIO, session: Session, agents: dict[str, tuple[str, str]]) ->
     overview, source = session.overview, session.source
     out.write(front_matter(_front(session)))
     out.write(f"\n\n# {inline(overview.headline)}\n\n")
-    caution = caution_of(source, session.report, session.count)
+    caution = caution_of(source, session.report, overview, session.count)
     if caution:
         out.write(f"*Not everything is in this file: {caution}. The account is at its end.*\n\n")
-    renderer = Renderer(_text(overview.session.get("cwd")) or None, agent=source.parent_path is not None)
+    is_agent = source.parent_path is not None
+    renderer = Renderer(_text(overview.session.get("cwd")) or None, agent=is_agent)
     folder = posixpath.dirname(session.page)
     named = set()
-    for block in blocks_of(session.records):
+    for block in blocks_of(session.records, agent=is_agent):
         out.write(renderer.render(block))
         agent = overview.agents.get(block.call_id or "") if isinstance(block, Call) else None
         if agent in agents:
@@ -111,12 +113,14 @@ def _front(session: Session) -> dict[str, object]:
         "models": list(overview.models),
         "begun": overview.first_at,
         "ended": overview.last_at,
+        "begun_local": None if overview.first_at else overview.first_local,
+        "ended_local": None if overview.first_at else overview.last_local,
         "prompts": overview.prompt_count,
         "replies": overview.replies,
         "tool_calls": overview.calls.total(),
         "tool_errors": overview.errors,
         "tokens": {name: count for name, count in sorted(overview.tokens.items()) if count} or None,
-        "cost_usd": overview.cost,
+        "cost_usd": None if overview.cost is None else round(overview.cost, 6),
         "bundle_path": f"{source.path}.jsonl",
         "source_sha256": source.facts.sha256,
     }
@@ -149,7 +153,8 @@ def _index(out: TextIO, manifest: Manifest, digest: str, entries: list[Entry]) -
 
 def _row(entry: Entry) -> str:
     overview = entry.overview
-    begun = f"{day_text(overview.first_at)}, {clock_text(overview.first_at)}" if overview.first_at else ""
+    begun = f"{day_text(overview.begun)}, {clock_text(overview.begun)}" if overview.begun else ""
+    begun += zone_text(overview.begun) if overview.begun and not overview.first_at else ""
     tokens = count_text(overview.tokens["output"]) if overview.tokens.get("output") else ""
     cells = [
         begun,
