@@ -151,6 +151,43 @@ def test_a_file_that_keeps_no_word_is_refused_by_name(tmp_path: Path, text: str,
     assert "abc1" not in caught.value.detail + caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "detail", "hint"),
+    [
+        (RULE.format("'abc'") + "gruop=1\n", "rule 'x' has a key `gruop`", "`group`"),
+        (RULE.format("'abc'").replace("examples", "exampels", 1), "key `exampels`", "`examples`"),
+        (RULE.format("'abc'").replace('id="x"\n', ""), "rule 1 has no `id`", "id ="),
+        ('id="x"\npattern="a"\nexamples=["a"]\n', "rule 'x' has no `counter_examples`", "at least one"),
+        ('id="x"\nexamples=[]\ncounter_examples=["b"]\n', "`examples` of rule 'x' is empty", "at least one"),
+        (RULE.format("'abc'").replace('["zzz"]', "[1]"), "part 1 of `counter_examples` of rule 'x'", "text"),
+        (RULE.format("'abc'").replace('["zzz"]', "1"), "`counter_examples` of rule 'x' is no list", "["),
+        (RULE.format("7"), "`pattern` of rule 'x' has to be a text", "quotes"),
+        (RULE.format("'abc'") + 'needles=["a", 1]\n', "part 2 of `needles` of rule 'x'", "quotes"),
+        (RULE.format(f"'{'a' * 2_001}'"), "`pattern` of rule 'x' is longer than 2,000", "two rules"),
+        (RULE.format("''"), "rule 'x' has neither a pattern nor a field", "`pattern`"),
+        (RULE.format("'('"), "has a syntax error: missing ), unterminated subpattern, at character 1", "RE2"),
+        (RULE.format("'[[:alpha:]]'"), "has a POSIX class or another set within a set", "[A-Za-z]"),
+        (RULE.format("'a(?=b)'"), "has something that RE2 refuses", "look-around"),
+        (
+            RULE.format("'abc'") + '[[allow]]\nrule="jwtt"\npointer="/**"\n',
+            "entry 1 of the allow list",
+            "'jwt'",
+        ),
+        (RULE.format("'abc'") + '[[allow]]\nrule="jwt"\n', "entry 1 of the allow list", "everywhere."),
+    ],
+)
+def test_an_error_names_the_rule_and_leads_somewhere(
+    tmp_path: Path, text: str, detail: str, hint: str
+) -> None:
+    """Rules by id, else counted from 1; a key that is meant; no words of the library that reads the file."""
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, "[[rules]]\n" + text)
+
+    assert detail in caught.value.detail
+    assert hint in caught.value.hint
+    assert ".." not in caught.value.detail.removeprefix(str(tmp_path)) + caught.value.hint
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     """Missing, not UTF-8, far too long: said, never taken for an empty file."""
     (tmp_path / "latin").write_bytes(b"# \xe9")

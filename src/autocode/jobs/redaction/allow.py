@@ -40,18 +40,24 @@ class Allowance:
     def __post_init__(self) -> None:
         if not (self.sha256 or self.pattern or self.pointer):
             raise UsageError(
-                "an entry of the allow list names no value, pattern or pointer",
+                "it names no value, pattern or pointer",
                 hint='Give one; `pointer = "/**"` switches a rule off everywhere.',
             )
         if self.sha256 and (len(self.sha256) != 64 or not set(self.sha256) <= set("0123456789abcdef")):
-            raise UsageError("`sha256` of an allow list's entry isn't 64 hex digits in lower case")
+            raise UsageError(
+                "its `sha256` isn't 64 hex digits in lower case",
+                hint="`export --allow-list` prints entries with their digests; or give `value`.",
+            )
         if self.pointer and not self.pointer.startswith("/"):
-            raise UsageError(f"the pointer {self.pointer!r} of an allow list's entry doesn't begin with /")
+            raise UsageError(
+                f"its pointer {self.pointer!r} doesn't begin with /",
+                hint=f'Write "/{self.pointer}", or "/**/{self.pointer}" for that member at any depth.',
+            )
         try:
             _ = self._value, self._place
         except NotLinear as error:
             raise UsageError(
-                f"a pattern of the allow list is none that RE2 takes: {error}",
+                f"its pattern is none that RE2 takes: {error}",
                 hint="It has no look-around and no back-references: https://github.com/google/re2/wiki/Syntax.",
             ) from error
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from autocode.jobs.redaction.policy import Rule
 
-__all__ = ["assigned", "named"]
+__all__ = ["assigned", "named", "option"]
 
 # grep colours the name that was searched for; the codes stand between it and the sign.
 _COLOR: Final = r"(?:\x1b|\\{1,4}(?:u001[bB]|x1[bB]|033|e))\[[0-9;]{0,12}[mK]"
@@ -61,6 +61,27 @@ def named(kind: str, names: tuple[str, ...], value: str, *, check: str, rule: st
         kind,
         rf"(?i:name|key){quote}[ \t]{{0,4}}:[ \t]{{0,4}}{quote}[A-Za-z0-9_.-]{{0,64}}(?i:{spelt}){quote}"
         rf"(?:[,\s+-]|\\n){{1,48}}{quote}(?i:value){quote}[ \t]{{0,4}}:[ \t]{{0,4}}{quote}{value}",
+        group=1,
+        check=check,
+        id=rule,
+    )
+
+
+def option(names: tuple[str, ...], value: str, *, check: str, rule: str) -> Rule:
+    """Return the rule for the argument of a command-line option: ``--db-password X``, ``"--token", "X"``.
+
+    Args:
+        names: names that the option's may end in, in lower case.
+        value: pattern of the argument, with the secret as its only group.
+        check: the check that the argument must pass.
+        rule: id of the rule.
+    """
+    quote = r"""[\\"'`]{0,8}"""
+    return Rule(
+        "command-password",
+        rf"--(?:[A-Za-z0-9]{{1,20}}[_-]){{0,3}}(?i:{'|'.join(names)})"
+        # a path, a file behind @ and the next option are no secrets
+        rf"(?:[ \t]{{1,4}}|{quote},[ \t]{{0,4}}){quote}(?![/@-]){value}",
         group=1,
         check=check,
         id=rule,

@@ -23,6 +23,7 @@ __all__ = [
     "CustomRule",
     "CustomRules",
     "KnownFind",
+    "allowance_of",
     "policy_with",
 ]
 
@@ -95,8 +96,24 @@ class CustomRules(_Frozen):
             policy_with(self)
         except UsageError as error:
             # pydantic takes no other exception for a verdict on the value
-            raise ValueError(f"{error.detail}. {error.hint}") from error
+            raise ValueError(f"{error.detail.rstrip('.')}. {error.hint}") from error
         return self
+
+
+def allowance_of(number: int, entry: KnownFind) -> Allowance:
+    """Return an entry as a policy takes it.
+
+    Args:
+        number: its place in the list, counted from 1.
+        entry: the entry.
+
+    Raises:
+        UsageError: it is malformed; the detail has the number.
+    """
+    try:
+        return entry.to_allowance()
+    except UsageError as error:
+        raise UsageError(f"entry {number} of the allow list: {error.detail}", hint=error.hint) from error
 
 
 @lru_cache(maxsize=8)
@@ -112,5 +129,5 @@ def policy_with(custom: CustomRules | None) -> Policy:
         f"{DEFAULT_POLICY.name}+custom",
         DEFAULT_POLICY.revision,
         (*DEFAULT_POLICY.rules, *(rule.to_rule() for rule in custom.rules)),
-        tuple(entry.to_allowance() for entry in custom.allow),
+        tuple(allowance_of(number, entry) for number, entry in enumerate(custom.allow, 1)),
     )

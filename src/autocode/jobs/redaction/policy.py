@@ -42,7 +42,27 @@ _LINEAR: Final = (
     "Use what RE2 and Python's re both know: no look-around, back-references or possessive repetition; "
     "https://github.com/google/re2/wiki/Syntax."
 )
+_BOTH: Final = (
+    "Write what both RE2 and Python's re read; a character that has a meaning of its own is itself behind a "
+    "backslash."
+)
+_SETS: Final = r"Write [A-Za-z] for [[:alpha:]], [0-9] for [[:digit:]], and \[ for a bracket in a set."
 _KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
+
+
+def _syntax(error: Exception) -> str:
+    """Return what Python's parser says, with the place counted from 1."""
+    if isinstance(error, re.error) and error.pos is not None:
+        return f"{error.msg}, at character {error.pos + 1}"
+    return str(error)
+
+
+def _ambiguous(warning: Warning) -> str:
+    told, _, place = str(warning).rpartition(" at position ")
+    at = f", at character {int(place) + 1}" if place.isdigit() else ""
+    if "nested" in told:
+        return f"a POSIX class or another set within a set{at}"
+    return f"a {told.removeprefix('Possible ')}{at}"
 
 
 def marker(kind: str, n: int) -> str:
@@ -95,39 +115,56 @@ class Rule:
             )
         if self.check not in CHECKS:
             raise UsageError(
-                f"rule {self.id!r} names no known check: {self.check!r}", hint=f"Known: {sorted(CHECKS)}."
+                f"rule {self.id!r} names no known check: {self.check!r}",
+                hint=f"Known: {', '.join(sorted(filter(None, CHECKS)))}; leave it out for none.",
             )
         groups = self._check_linear() if self.linear else self._check_own()
         if not 0 <= self.group <= groups:
-            raise UsageError(f"rule {self.id!r} has no group {self.group}", hint=f"It has {groups}.")
+            raise UsageError(
+                f"rule {self.id!r} has no group {self.group}",
+                hint=f"It has {groups} in parentheses; 0 is the whole match.",
+            )
 
     def _check_own(self) -> int:
         try:
             _ = self.compiled_field
             groups = self.compiled.groups
         except re.error as error:
-            raise UsageError(f"the pattern of rule {self.id!r} is malformed: {error}") from error
+            raise UsageError(
+                f"a pattern of rule {self.id!r} has a syntax error: {_syntax(error)}", hint=_BOTH
+            ) from error
         return groups
 
     def _check_linear(self) -> int:
         """Refuse what isn't linear, and what RE2 and Python's parser (the gate's) would read apart."""
-        for pattern in (self.pattern, self.field):
+        if not (self.pattern or self.field):
+            raise UsageError(
+                f"rule {self.id!r} has neither a pattern nor a field",
+                hint="Give `pattern` for a form in text, `field` for the name of a member, or both.",
+            )
+        for name, pattern in (("pattern", self.pattern), ("field", self.field)):
+            where = f"the {name} of rule {self.id!r}"
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
                     re.compile(pattern, re.ASCII)
-                text_pattern(pattern)
-            except (NotLinear, re.error, Warning, OverflowError) as error:
+            except Warning as warning:
                 raise UsageError(
-                    f"a pattern of rule {self.id!r} is none that surely runs in linear time: {error}",
+                    f"{where} has {_ambiguous(warning)}, which RE2 and Python's re read differently",
+                    hint=_SETS,
+                ) from warning
+            except (re.error, OverflowError) as error:
+                raise UsageError(f"{where} has a syntax error: {_syntax(error)}", hint=_BOTH) from error
+            try:
+                text_pattern(pattern)
+            except NotLinear as error:
+                raise UsageError(
+                    f"{where} has something that RE2 refuses, since it may not be linear: {error}",
                     hint=_LINEAR,
                 ) from error
             if "{," in pattern:
-                raise UsageError(
-                    f"a pattern of rule {self.id!r} has a repetition without a lower bound",
-                    hint="Write {0,n}.",
-                )
-        if text_pattern(self.pattern).search("") is not None and (self.pattern or not self.field):
+                raise UsageError(f"{where} has a repetition without a lower bound", hint="Write {0,n}.")
+        if self.pattern and text_pattern(self.pattern).search("") is not None:
             raise UsageError(
                 f"the pattern of rule {self.id!r} matches the empty text", hint="Let it ask for a character."
             )

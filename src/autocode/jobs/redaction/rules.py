@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from autocode.jobs.redaction.assignments import assigned, named
+from autocode.jobs.redaction.assignments import assigned, named, option
 from autocode.jobs.redaction.policy import Policy, Rule
 from autocode.jobs.redaction.vendor_rules import VENDOR_RULES
 
 __all__ = ["DEFAULT_POLICY"]
 
-_PASSWORD: Final = ("password", "passwd", "passphrase", "passcode", "pwd", "[_-]pass")
+_PASSWORD: Final = (
+    "password", "passwd", "passphrase", "passcode", "pwd", "[_-]pass", "passwort", "kennwort",
+)  # fmt: skip
 _SECRET: Final = (
     "secret", "token", "credentials?",
     "(?:api|access|secret|private|auth|encryption|signing|master|session|app|client)_?key",
+    # a pattern is called `pat`, too: only in upper case, or behind a host of repositories
+    "(?-i:_PAT)", "(?:github|gitlab|azure|devops)[_-]pat",
 )  # fmt: skip
 _QUOTE: Final = r"""[\\"'`]{0,8}"""
 _PLAIN: Final = r"""([^\x09-\x0d\x20"'`\\,;&|<>(){}\[\]$:=]{6,}[^\x09-\x0d\x20"'`\\,;&|<>(){}\[\]$]*)"""
@@ -95,6 +99,24 @@ _HEADERS: Final = (
 )
 
 _COMMANDS: Final = (
+    option(
+        ("password", "passwd", "passphrase", "pwd", "pass"), _ARGUMENT, check="mixed", rule="password-option"
+    ),
+    option(
+        ("secret", "token", "(?:api|access|secret|private|auth|account|master)-?key"),
+        _OPAQUE,
+        check="opaque",
+        rule="secret-option",
+    ),
+    Rule(
+        "command-password",
+        r"(?:(?:docker|podman|nerdctl|buildah|oras|az|registry)[ \t]{1,4}login[^\n;|&]{0,200}?[ \t]-p"
+        r"|redis-cli[^\n;|&]{0,200}?[ \t]-a|mongo(?:sh|dump|restore|export|import)?[^\n;|&]{0,200}?[ \t]-p)"
+        rf"[ \t=]{{1,4}}{_QUOTE}{_ARGUMENT}",
+        group=1,
+        check="mixed",
+        id="login-password",
+    ),
     Rule(
         "command-password",
         rf"curl[^\n;|&]{{0,400}}?[ \t](?:-[a-zA-Z]{{0,8}}u|--user|--proxy-user)[ \t=]{{0,4}}{_QUOTE}"
@@ -159,7 +181,60 @@ _FILES: Final = (
     ),
 )
 
+_SQL_VALUE: Final = r"""\\{0,7}['"]([^\x09-\x0d\x20"'`\\<>]{4,})"""
+_SQL: Final = (
+    Rule(
+        "password",
+        r"(?i:identified)\s{1,4}(?i:with\s{1,4}[^\s]{1,40}\s{1,4})?(?i:by\s{1,4}(?:password\s{1,4})?)"
+        + _SQL_VALUE,
+        group=1,
+        check="real",
+        id="sql-identified-by",
+    ),
+    Rule(
+        "password",
+        r"(?i:create|alter)\s{1,4}(?i:user|role|group)\s[^;]{1,200}?(?i:password)\s{1,4}" + _SQL_VALUE,
+        group=1,
+        check="real",
+        id="sql-role-password",
+    ),
+)
+
+_URLS: Final = (
+    Rule(
+        "url-token",
+        # the key in the address of a Sentry project is public
+        r"://([A-Za-z0-9_.~%+-]{20,512})@(?![A-Za-z0-9.-]{0,64}sentry)[A-Za-z0-9\[]",
+        group=1,
+        check="opaque",
+    ),
+    Rule(
+        "url-signature",
+        r"(?i:x-(?:amz|goog)-(?:signature|security-token))=([A-Za-z0-9_.~%+/=-]{40,})",
+        group=1,
+        check="opaque",
+        field="(?i:x-(?:amz|goog)-(?:signature|security-token))",
+    ),
+    Rule(
+        "url-signature",
+        r"(?:[?&;]|%26|\\u0026)Signature=([A-Za-z0-9_.~%+/=-]{24,})",
+        group=1,
+        check="opaque",
+        id="url-signature-plain",
+    ),
+)
+
 _NAMES: Final = (
+    Rule(
+        "password",
+        # PASS in upper case comes before the name of a test
+        r"[pP]ass(?:(?<![A-Za-z0-9_-]....)|(?<=\\[nrt]....)|(?<=[\n][+-]....))"
+        rf"{_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}{_PLAIN}",
+        group=1,
+        check="opaque",
+        field="(?i:pass)",
+        id="password-short-name",
+    ),
     assigned(
         "aws-secret-key",
         ("secret[ _-]?access[ _-]?key(?: \\[[^\\]]{0,24}\\])?", "secret_?key"),
@@ -186,5 +261,7 @@ _NAMES: Final = (
     named("named-secret", _SECRET, _OPAQUE, check="opaque", rule="named-secret-entry"),
 )
 
-DEFAULT_POLICY: Final = Policy("default", 2, (*_KEYS, *VENDOR_RULES, *_HEADERS, *_COMMANDS, *_FILES, *_NAMES))
+DEFAULT_POLICY: Final = Policy(
+    "default", 3, (*_KEYS, *VENDOR_RULES, *_HEADERS, *_COMMANDS, *_FILES, *_SQL, *_URLS, *_NAMES)
+)
 """The policy of every export unless another is asked for, or redaction is switched off."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +12,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autocode.jobs.errors import RedactionFailed, UsageError
 from autocode.jobs.redaction.allow import digest_of_value
-from autocode.jobs.redaction.custom import CustomRule, CustomRules, KnownFind
+from autocode.jobs.redaction.custom import (
+    MOST_ALLOWED,
+    MOST_RULES,
+    CustomRule,
+    CustomRules,
+    KnownFind,
+    allowance_of,
+)
 from autocode.jobs.redaction.policy import Policy
 from autocode.jobs.redaction.redactor import Redactor
 from autocode.jobs.redaction.rules import DEFAULT_POLICY
+from autocode.jobs.redaction.rules_file_faults import fault_told
 
 __all__ = ["read_rules"]
 
@@ -64,24 +73,35 @@ def read_rules(path: Path) -> CustomRules:
     for table in tables.rules:
         if table.id in known:
             raise _off(
-                path, f"two rules have the id {table.id!r}", "Ids of the default policy are taken, too."
+                path,
+                f"two rules have the id {table.id!r}",
+                "Give it another; those of the default policy are taken, too.",
             )
         known.add(table.id)
         _check_rule(path, table)
-    for entry in tables.allow:
-        if entry.value and entry.sha256:
-            raise _off(
-                path, "an entry of the allow list gives both `value` and `sha256`", "Give one of them."
-            )
-        if entry.rule and entry.rule not in known | {rule.kind for rule in DEFAULT_POLICY.rules}:
-            raise _off(path, f"the allow list names a rule {entry.rule!r}, which there isn't", "See its id.")
+    kinds = {rule.kind for rule in DEFAULT_POLICY.rules} | {
+        table.kind for table in tables.rules if table.kind
+    }
+    for number, entry in enumerate(tables.allow, 1):
+        _check_entry(path, number, entry, known | kinds)
+    return CustomRules(
+        rules=tuple(table.frozen() for table in tables.rules),
+        allow=tuple(entry.frozen() for entry in tables.allow),
+    )
+
+
+def _check_entry(path: Path, number: int, entry: _AllowTable, known: set[str]) -> None:
+    where = f"entry {number} of the allow list"
+    if entry.value and entry.sha256:
+        raise _off(path, f"{where} gives both `value` and `sha256`", "Give one of them.")
+    if entry.rule and entry.rule not in known:
+        near = get_close_matches(entry.rule, sorted(known), n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "docs/redaction.md has a table of ids and kinds."
+        raise _off(path, f"{where} names a rule {entry.rule!r}, which there isn't", hint)
     try:
-        return CustomRules(
-            rules=tuple(table.frozen() for table in tables.rules),
-            allow=tuple(entry.frozen() for entry in tables.allow),
-        )
-    except ValidationError as error:
-        raise _off(path, _told(error), "Correct the file.") from None
+        allowance_of(number, entry.frozen())
+    except UsageError as error:
+        raise _off(path, error.detail, error.hint) from error
 
 
 def _parsed(path: Path) -> _File:
@@ -90,13 +110,39 @@ def _parsed(path: Path) -> _File:
             data = file.read(_LARGEST + 1)
         if len(data) > _LARGEST:
             raise _off(path, "it is longer than a mebibyte", "Name forms of secrets, not every one of them.")
-        return _File.model_validate(tomllib.loads(data.decode("utf-8")))
+        tables: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
     except OSError as error:
         raise _off(path, f"it can't be read: {error.strerror or error}", "Check the path.") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _off(path, f"it is no TOML: {error}", "Write patterns between single quotes.") from None
+    except UnicodeDecodeError as error:
+        raise _off(path, f"byte {error.start + 1} is no UTF-8", "Save the file as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise _off(
+            path,
+            f"it is no TOML: {error}",
+            "Tables begin with [[rules]] or [[allow]]; a pattern stands between single quotes.",
+        ) from None
+    return _shaped(path, tables)
+
+
+def _shaped(path: Path, tables: dict[str, Any]) -> _File:
+    for name, most in (("rules", MOST_RULES), ("allow", MOST_ALLOWED)):
+        if isinstance(tables.get(name), list) and len(tables[name]) > most:
+            raise _off(
+                path, f"it has more than {most:,} tables [[{name}]]", "One pattern may stand for many."
+            )
+    try:
+        return _File.model_validate(tables)
     except ValidationError as error:
-        raise _off(path, _told(error), "See docs/redaction.md for what a rules file holds.") from None
+        # without the values: an example may be a real secret
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+    known = {
+        "": tuple(_File.model_fields),
+        "rules": tuple(_RuleTable.model_fields),
+        "allow": tuple(_AllowTable.model_fields),
+    }
+    # a misspelt key comes first: it explains the missing one
+    first = min(faults, key=lambda fault: fault["type"] != "extra_forbidden")
+    raise _off(path, *fault_told(first, tables, known))
 
 
 def _check_rule(path: Path, table: _RuleTable) -> None:
@@ -133,14 +179,5 @@ def _record(example: Example) -> Any:
     return dict(example) if isinstance(example, Mapping) else [example]
 
 
-def _told(error: ValidationError) -> str:
-    """Say what is off without the values: an example may be a real secret."""
-    told = [
-        f"{'.'.join(map(str, item['loc'])) or 'the file'}: {item['msg']}"
-        for item in error.errors(include_url=False, include_input=False, include_context=False)
-    ]
-    return "; ".join(told[:3])
-
-
 def _off(path: Path, what: str, hint: str) -> UsageError:
-    return UsageError(f"{path}: {what}.", hint=hint)
+    return UsageError(f"{path}: {what.rstrip('.')}.", hint=hint)

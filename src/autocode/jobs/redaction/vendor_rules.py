@@ -125,6 +125,25 @@ VENDOR_RULES: Final = (
     _token("postman-key", "PMAK-", "[0-9a-f]{24}-[0-9a-f]{34}[A-Za-z0-9]*"),
     _token("shopify-token", "shp(?:at|ca|pa|ss)_", "[0-9a-fA-F]{32}[A-Za-z0-9]*", check="digit"),
     _token("square-token", "sq0[a-z]{3}-", "[A-Za-z0-9_-]{22,}", check="digit"),
+    _token(
+        "doppler-token",
+        r"dp\.",
+        r"(?:pt|ct|sa|st(?:\.[A-Za-z0-9_-]{2,35})?|scim|audit)\.[A-Za-z0-9]{40,}",
+        check="digit",
+    ),
+    # The run is written in two, because a sieve drops the first: it would begin anywhere.
+    Rule("mailchimp-key", "[0-9a-f]{27}[0-9a-f]{5}-us[0-9]{1,2}(?![A-Za-z0-9-])", check="digit"),
+    Rule(
+        "password-hash",
+        r"\$(?:apr1|[156])\\{0,7}\${1,2}(?:rounds=[0-9]{1,9}\\{0,7}\${1,2})?[./0-9A-Za-z]{1,16}\\{0,7}\${1,2}"
+        r"[./0-9A-Za-z]{22,}",
+        check="digit",
+    ),
+    Rule(
+        "password-hash",
+        r"\$2[abxy]?\\{0,7}\${1,2}[0-9]{2}\\{0,7}\${1,2}[./0-9A-Za-z]{53,}",
+        id="bcrypt-hash",
+    ),
     _token("age-key", "AGE-SECRET-KEY-1", "[0-9A-Z]{58}[A-Za-z0-9]*"),
 )
 """Rules for tokens with a prefix of their vendor's."""

@@ -221,6 +221,21 @@ RULE_EXAMPLES: Final[Mapping[str, RuleExamples]] = MappingProxyType({
     "postman-key": _of("Postman: API keys", "«PMAK-{h24}-{h34}»", no=("PMAK-",)),
     "shopify-token": _of("gitleaks: shopify-access-token", "«shpat_{h32}»", no=("shpat_",)),
     "square-token": _of("gitleaks: square-access-token", "«sq0atp-{s22}»", no=("sq0atp-",)),
+    "doppler-token": _of(
+        "Doppler: token formats", "«dp.pt.{w43}»", "«dp.st.prd.{w43}»",
+        no=("dp.pt.short", "dp.pt.configuration"),
+    ),
+    "mailchimp-key": _of(
+        "gitleaks: mailchimp-api-key", "MAILCHIMP=«{h32}-us12»",
+        no=("0123456789abcdef0123456789abcdef-us-east-1", "deploy-us12"),
+    ),
+    "password-hash": _of(
+        "htpasswd(1); crypt(5)",
+        "deploy:«$apr1${w8}${w22}»",
+        "root:«$6${w16}${w86}»:19000:0:99999:7:::",
+        no=("$apr1$salt$hash", "echo $1$2"),
+    ),
+    "bcrypt-hash": _of("htpasswd(1); crypt(5)", "deploy:«$2y$10${w53}»", no=("$2y$10$salt", "$2b$12$")),
     "age-key": _of("gitleaks: age-secret-key", "«AGE-SECRET-KEY-1{u58}»", no=("AGE-SECRET-KEY-1",)),
     "jwt": _of("RFC 7519", "«{jwt}»", no=("eyJ.eyJ.sig", "eyJhbGciOiJIUzI1NiJ9")),
     "authorization": _of(
@@ -249,6 +264,31 @@ RULE_EXAMPLES: Final[Mapping[str, RuleExamples]] = MappingProxyType({
         "curl: manual, --user",
         "curl -s -u deploy:«{w12}» https://example.org",
         no=("curl -u user:password https://example.org", "curl -u $USER:$PASS https://example.org"),
+    ),
+    "password-option": _of(
+        "options of many programs",
+        "tool --password «{s12}» up",
+        "tool --db-password '«{s12}»'",
+        no=(
+            "tool --password $PASS", "tool --password <password>", "--password /run/secrets/db1",
+            "--password-stdin", 'parser.add_argument("--password", required=True)',
+        ),
+    ),
+    "secret-option": _of(
+        "options of many programs",
+        "tool --token «{w32}»",
+        "tool --api-key «{w40}»",
+        "tool --client-secret «{w32}»",
+        no=(
+            "tool --token $TOKEN", "tool --api-key your-api-key-0123456789", "--token sliding-window-counter",
+        ),
+    ),
+    "login-password": _of(
+        "docker login; redis-cli; mongosh: options",
+        "docker login -u deploy -p «{w12}» registry.example.org",
+        "redis-cli -h cache -a «{w12}» ping",
+        "mongosh -u deploy -p «{w12}»",
+        no=("docker login -u deploy -p $PASS", "docker run -p 8080:80 app", "redis-cli -a password ping"),
     ),
     "client-password": _of(
         "MySQL: client options; sshpass(1)",
@@ -285,11 +325,58 @@ RULE_EXAMPLES: Final[Mapping[str, RuleExamples]] = MappingProxyType({
         "Docker: config.json", '"auth": "«{basic}»"',
         no=('"auth": "bearer"', '"auth": "dXNlcjpwYXNzd29yZA=="'),
     ),
+    "sql-identified-by": _of(
+        "MySQL, Oracle: CREATE USER",
+        "CREATE USER app@'%' IDENTIFIED BY '«{w12}»';",
+        "IDENTIFIED WITH caching_sha2_password BY '«{w12}»'",
+        no=("IDENTIFIED BY 'password'", "a row is identified by column 'a_1'", "IDENTIFIED BY '<password>'"),
+    ),
+    "sql-role-password": _of(
+        "PostgreSQL: CREATE ROLE",
+        "CREATE ROLE app WITH LOGIN PASSWORD '«{w12}»';",
+        "alter user app password '«{w12}»'",
+        no=(
+            "CREATE USER app PASSWORD 'changeme'",
+            "ALTER ROLE app PASSWORD NULL",
+            "CREATE USER app; -- password 'abc'",
+        ),
+    ),
+    "url-token": _of(
+        "RFC 3986, section 3.2.1",
+        "https://«{w40}»@git.example.org/team/app.git",
+        no=(
+            "ssh://continuous-integration@example.org",
+            "https://0123456789abcdef0123456789abcdef@o1.ingest.sentry.io/2",
+        ),
+    ),
+    "url-signature": _of(
+        "AWS: Signature Version 4; Google Cloud: signed URLs",
+        "https://bucket.example.org/key?X-Amz-Expires=60&X-Amz-Signature=«{h64}»",
+        "X-Amz-Security-Token=«IQoJ{w60}%2F%2F{w40}%3D»&x=1",
+        no=("X-Amz-Signature=<signature>", "X-Amz-SignedHeaders=host"),
+    ),
+    "url-signature-plain": _of(
+        "AWS: Signature Version 2, CloudFront",
+        "?Expires=1700000000&Signature=«{w27}%3D»&Key-Pair-Id=K1",
+        no=("?Signature=none", "def f(Signature=inspect_signature_of_2024)"),
+    ),
+    "password-short-name": _of(
+        "names in configuration",
+        "smtp:\n  pass: «{w20}»",
+        '"pass": "«{w20}»"',
+        no=(
+            "PASS: tests/unit/test_2024_01_02.py",
+            "pass: 12 of 14",
+            "bypass: k8s-2024-node-0001",
+            "pass: ${SMTP_PASS}",
+        ),
+    ),
     "password": _of(
         "names in configuration",
         '"password": "«{s9}»"',
         '{\\"db_password\\": \\"«{s9}»\\"}',
         "PASSWORD='«{s9}»'",
+        "Passwort: '«{s9}»'",
         no=('"password": "changeme"', 'password = "${DB_PASSWORD}"', '"passwd": "string"'),
     ),
     "password-unquoted": _of(
@@ -309,6 +396,7 @@ RULE_EXAMPLES: Final[Mapping[str, RuleExamples]] = MappingProxyType({
     "named-secret": _of(
         "names in configuration",
         "API_KEY=«{w40}»",
+        "AZURE_DEVOPS_PAT=«{w52}»",
         "  client_secret: '«{w40}»'",
         '     3→"refresh_token": "«{w40}»"',
         no=("API_KEY=<your-api-key>", "token = self.next_token()", "input_tokens: 1532"),
