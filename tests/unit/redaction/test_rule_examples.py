@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from autocode.jobs.redaction import DEFAULT_POLICY, Policy, Redactor, Rule
-from autocode.jobs.testing.rule_examples import RULE_EXAMPLES, drawn, table
+from autocode.jobs.testing.rule_examples import RULE_EXAMPLES, table
+from autocode.jobs.testing.rule_forms import drawn
 
 RULES = {rule.id: rule for rule in DEFAULT_POLICY.rules}
 FORMS = [(rule, form) for rule, known in RULE_EXAMPLES.items() for form in known.forms]
