@@ -312,3 +312,16 @@ def test_a_cost_has_no_noise_of_floats(tmp_path: Path) -> None:
     records = [session(), *(said("x", "assistant", id=f"a{n}", cost_usd=0.1) for n in range(3))]
 
     assert "\ncost_usd: 0.3\n" in one_file(tmp_path, records)
+
+
+def test_the_conversation_goes_on_under_a_heading(tmp_path: Path) -> None:
+    """Behind an aside stands where the reader is; events alone are no conversation."""
+    aside = said("Look", id="s1", sidechain=True)
+    event = record("event", id="e", name="fields", data={})
+
+    text = one_file(tmp_path, [session(), said("go", id="p1"), aside, said("done", "assistant", id="a1")])
+    (tmp_path / "other").mkdir()
+    other = one_file(tmp_path / "other", [session(), said("go", id="p1"), aside, event])
+
+    assert "## Aside: a subagent or a branch\n\n## User\n\nLook\n\n---\n\n## Back in the conversation" in text
+    assert "Look\n\n---\n\n<details><summary>1 event" in other

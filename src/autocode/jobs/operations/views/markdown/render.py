@@ -56,14 +56,19 @@ class Renderer:
     before: str | None = None
     speaker: str = ""
     model: str | None = None
+    back: bool = False
 
     def render(self, block: Block) -> str:
         """Return *block* as Markdown that ends in an empty line."""
         if isinstance(block, Branch):
             # what follows has a heading of its own, and no gap to what is told before it
-            self.speaker, self.before = "", None
-            return f"{_branch(block)}\n\n"
+            self.speaker, self.before, self.back = "", None, not block.begins
+            return f"---\n\n## {inline(branch_text(block))}\n\n" if block.begins else "---\n\n"
         pause = self._pause(block.stamp)
+        if self.back and not isinstance(block, Notices):
+            # events alone, such as the fields behind a conversation, don't go on with it
+            self.back = False
+            pause = f"## Back in the conversation\n\n{pause}"
         if isinstance(block, Message):
             text = self._message(block)
         elif isinstance(block, Thought):
@@ -164,10 +169,6 @@ def _piece(piece: Piece) -> str:
 
 def _diff(hunks: list[Hunk]) -> str:
     return "\n".join(f"{_SIGNS[kind]}{line}" for kind, lines in hunks for line in lines)
-
-
-def _branch(block: Branch) -> str:
-    return f"---\n\n## {inline(branch_text(block))}" if block.begins else "---\n\n## Back in the conversation"
 
 
 def _marker(block: Marker) -> str:
