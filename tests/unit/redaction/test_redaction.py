@@ -8,6 +8,7 @@ import random
 import time
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -327,3 +328,38 @@ def test_a_malformed_rule_is_refused(parts: dict[str, Any]) -> None:
     """A rule that can't work is refused when it is made, by name."""
     with pytest.raises(UsageError):
         Rule(**parts)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "DB_PASSWORD", "value": "S3!"},
+        {"value": "S3!", "name": "DB_PASSWORD"},
+        {"Name": "db.password", "Type": "String", "Value": "S3!"},
+        {"key": "password", "secure": True, "value": "S3!"},
+    ],
+)
+def test_the_name_in_an_entry_is_the_key_of_its_value(entry: dict[str, Any]) -> None:
+    """Lists of an environment in manifests and cloud answers; their lines are suspects, in any order."""
+    record = {"env": [{k: "tr0ub4dor" if v == "S3!" else v for k, v in entry.items()}]}
+    redactor = Redactor(DEFAULT_POLICY)
+
+    actual = redactor.redact_record(0, record)
+
+    assert actual == {"env": [{k: "[REDACTED:password:1]" if v == "S3!" else v for k, v in entry.items()}]}
+    assert redactor.suspects([orjson.dumps(record)]) == [0]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"name": "LANG", "value": "tr0ub4dor"},
+        {"name": "DB_PASSWORD", "value": "changeme"},
+        {"name": "password", "value": "two words1"},
+        {"name": "password", "default": "tr0ub4dor"},
+        {"name": ["password"], "value": "tr0ub4dor"},
+    ],
+)
+def test_an_entry_without_a_secret_stays(entry: dict[str, Any]) -> None:
+    """Other names, placeholders, sentences and other members are left alone."""
+    assert Redactor(DEFAULT_POLICY).redact([entry]) == [entry]

@@ -28,12 +28,18 @@ from autocode.jobs.redaction.checks import (
     SHORTEST,
 )
 from autocode.jobs.redaction.linear import LinearText, NotLinear, text_pattern
-from autocode.jobs.redaction.sieve import field_sieve, sieve_of
+from autocode.jobs.redaction.sieve import entry_sieve, field_sieve, sieve_of
 
-__all__ = ["MARKER", "REACH", "Policy", "Rule", "marker"]
+__all__ = ["ENTRY_NAMES", "ENTRY_VALUES", "MARKER", "REACH", "Policy", "Rule", "marker"]
 
 REACH: Final = 8192
 """How many characters from its start a pattern may need before it is decided."""
+
+ENTRY_NAMES: Final = ("name", "Name", "key", "Key")
+"""Members whose text names the value beside it: ``{"name": "DB_PASSWORD", "value": "…"}``."""
+
+ENTRY_VALUES: Final = ("value", "Value")
+"""Members that hold that value."""
 
 MARKER: Final = re.compile(r"\[REDACTED:[a-z0-9-]{1,64}:[0-9]{1,12}\]", re.ASCII)
 """The written form of a marker; the text of one is never touched again."""
@@ -82,7 +88,8 @@ class Rule:
         group: the group to replace; 0 is the whole match.
         check: name of a check in :mod:`autocode.jobs.redaction.checks` that the group must pass.
         field: regular expression that a whole object key must match for its string value to count
-            as a candidate (it must pass the check and hold no space); empty for none.
+            as a candidate (it must pass the check and hold no space); empty for none. The name in an entry
+            ``{"name": …, "value": …}`` counts as the key of its value, too.
         id: names this rule among those of its kind; the kind where none is given.
         linear: its patterns are RE2's (see :mod:`autocode.jobs.redaction.linear`), and the three points above
             don't apply to it.
@@ -201,6 +208,7 @@ class Rule:
         sieves = [sieve_of(self.pattern, re2=self.linear)] if self.pattern else []
         if self.field:
             sieves.append(field_sieve(self.field, SHORTEST[self.check], re2=self.linear))
+            sieves.append(entry_sieve(self.field, re2=self.linear))
         return "|".join(f"(?:{sieve})" for sieve in sieves) if all(sieves) else ""
 
 
@@ -237,6 +245,7 @@ class Policy:
             "rules": [asdict(rule) for rule in self.rules],
             "allow": [asdict(entry) for entry in self.allow],
             "marker": marker("kind", 1),
+            "entries": [list(ENTRY_NAMES), list(ENTRY_VALUES)],
             "checks": {
                 "revision": CHECKS_REVISION,
                 "parts": list(PLACEHOLDER_PARTS),

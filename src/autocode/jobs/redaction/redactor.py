@@ -8,7 +8,7 @@ from typing import Any, Final
 from autocode.jobs.errors import RedactionFailed
 from autocode.jobs.redaction.gate import Gate, gate_of
 from autocode.jobs.redaction.pieces import SCALARS, pieces_of
-from autocode.jobs.redaction.policy import Policy, Rule, marker
+from autocode.jobs.redaction.policy import ENTRY_NAMES, ENTRY_VALUES, Policy, Rule, marker
 from autocode.jobs.redaction.report import Place, RedactionReport
 from autocode.jobs.redaction.scan import WINDOW, Span, find_spans
 
@@ -16,6 +16,7 @@ __all__ = ["Redactor"]
 
 _REMEMBERED: Final = 64 * 1024 * 1024
 _ROUNDS: Final = 16
+_LONGEST_NAME: Final = 1024
 
 
 class Redactor:
@@ -188,10 +189,12 @@ class _Walk:
             members = list(node.items())
             node.clear()
             taken = {key for key, _ in members}
+            named = _entry_names(members)
             for key, item in members:
                 name = self._key(key, pointer, taken)
                 place = f"{pointer}/{_escaped(name)}"
-                node[name] = self._text(item, place, key) if isinstance(item, str) else item
+                keys = (key, *named) if key in ENTRY_VALUES else (key,)
+                node[name] = self._text(item, place, keys) if isinstance(item, str) else item
                 if isinstance(item, (dict, list)):
                     yield place, item
 
@@ -209,12 +212,12 @@ class _Walk:
             taken.add(name)
         return name
 
-    def _text(self, text: str, pointer: str, key: str | None = None) -> str:
-        rules = self._candidates(text if key is None else {key: text})
+    def _text(self, text: str, pointer: str, keys: tuple[str, ...] = ()) -> str:
+        rules = self._candidates(dict.fromkeys(keys, text) if keys else text)
         if not rules:
             return text
-        named = key is not None and " " not in text
-        whole = tuple(rule for rule in rules if named and rule.names(key or ""))
+        named = keys if " " not in text else ()
+        whole = tuple(rule for rule in rules if any(rule.names(key) for key in named))
         return self._redactor.clean(text, rules, whole, self._seq, pointer)
 
     def _candidates(self, value: str | dict[str, str]) -> tuple[Rule, ...]:
@@ -224,6 +227,14 @@ class _Walk:
             return tuple(pieces[0])
         found = {id(rule) for piece in pieces for rule in piece}
         return tuple(rule for rule in self._redactor.policy.rules if id(rule) in found)
+
+
+def _entry_names(members: list[tuple[str, Any]]) -> list[str]:
+    return [
+        item
+        for key, item in members
+        if key in ENTRY_NAMES and isinstance(item, str) and len(item) <= _LONGEST_NAME
+    ]
 
 
 def _escaped(name: str) -> str:

@@ -185,7 +185,8 @@ _SQL_VALUE: Final = r"""\\{0,7}['"]([^\x09-\x0d\x20"'`\\<>]{4,})"""
 _SQL: Final = (
     Rule(
         "password",
-        r"(?i:identified)\s{1,4}(?i:with\s{1,4}[^\s]{1,40}\s{1,4})?(?i:by\s{1,4}(?:password\s{1,4})?)"
+        # prose says that things are identified by a name, in lower case
+        r"(?:IDENTIFIED|(?i:user)\s{1,4}[^\s]{1,128}\s{1,4}identified)\s{1,4}(?i:with\s{1,4}[^\s]{1,40}\s{1,4})?(?i:by\s{1,4}(?:password\s{1,4})?)"
         + _SQL_VALUE,
         group=1,
         check="real",

@@ -13,7 +13,7 @@ from re import _constants as ops  # type: ignore[attr-defined]  # the only parse
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
-__all__ = ["NOTHING_SAID", "field_sieve", "sieve_of"]
+__all__ = ["NOTHING_SAID", "entry_sieve", "field_sieve", "sieve_of"]
 
 NOTHING_SAID: Final = ""
 """The sieve of a pattern that can't be translated: it matches everywhere, which is slow and safe."""
@@ -69,6 +69,19 @@ def field_sieve(field: str, shortest: int, *, re2: bool = False) -> str:
     key = _translated(field, re2=re2, trim=False)
     value = rf'(?:[^\x00-\x20"\\]|\\[^\x00-\x20]){{{max(1, min(shortest, _ENOUGH))}}}'
     return f'(?:{key})":"{value}'
+
+
+def entry_sieve(field: str, *, re2: bool = False) -> str:
+    """Return the sieve of an object that has a name which matches *field* as its member ``name`` or ``key``.
+
+    Where the value stands in the object is left open: before it, behind it, or with others between.
+
+    Args:
+        field: pattern of the whole name.
+        re2: as in :func:`sieve_of`.
+    """
+    name = _translated(field, re2=re2, trim=False)
+    return rf'"(?:[Nn]ame|[Kk]ey)":"(?:[^"\\]|\\.)*(?:{name})"'
 
 
 def _translated(pattern: str, *, re2: bool, trim: bool) -> str:

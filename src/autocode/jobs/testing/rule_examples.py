@@ -262,7 +262,12 @@ RULE_EXAMPLES: Final[Mapping[str, RuleExamples]] = MappingProxyType({
         "MySQL, Oracle: CREATE USER",
         "CREATE USER app@'%' IDENTIFIED BY '«{w12}»';",
         "IDENTIFIED WITH caching_sha2_password BY '«{w12}»'",
-        no=("IDENTIFIED BY 'password'", "a row is identified by column 'a_1'", "IDENTIFIED BY '<password>'"),
+        "alter user app identified by '«{w12}»'",
+        no=(
+            "IDENTIFIED BY 'password'",
+            "a table identified by 'nameID' or 'a_1'",
+            "IDENTIFIED BY '<password>'",
+        ),
     ),
     "sql-role-password": _of(
         "PostgreSQL: CREATE ROLE",
