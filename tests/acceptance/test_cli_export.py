@@ -194,7 +194,7 @@ def test_output_that_can_t_be_written_is_an_error(exported: Exported) -> None:
 def test_a_preview_tells_redactions_and_losses_by_place_and_writes_nothing(
     exported: Exported, tmp_path: Path
 ) -> None:
-    """``--preview`` lists record, pointer and kind; no secret, no home, no bundle."""
+    """``--preview`` lists rule, record and pointer; no secret, no home, no bundle."""
     command = Command(tmp_path / "home")
     planted = write_samples(tmp_path / "same", seed=11, sessions=3, megabytes=0.2).secrets
 
@@ -202,7 +202,8 @@ def test_a_preview_tells_redactions_and_losses_by_place_and_writes_nothing(
     as_json = command.run("export", exported.sessions, "--preview", "--json")
 
     assert (done.status, as_json.status) == (0, 0)
-    redacted = re.findall(r"^redacts  \[REDACTED:\S+:\d+\] in record \d+ at /\S*$", done.out, re.MULTILINE)
+    place = r"^redacts  [a-z0-9-]+ in record \d+ \(\w+(?: of \S+)?\) at /\S*$"
+    redacted = re.findall(place, done.out, re.MULTILINE)
     manifest = json.loads((exported.out / exported.name / "manifest.json").read_text())
     assert len(redacted) == manifest["totals"]["redacted"] == json.loads(as_json.out)["totals"]["redacted"]
     assert re.search(r"^damaged  \d+ B at byte [\d,]+: truncated$", done.out, re.MULTILINE)
