@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from autocode.jobs.errors import (
     is_transient,
 )
 from autocode.jobs.operations.export import EXPORT, frozen
-from autocode.jobs.operations.export.payload import Source
-from autocode.jobs.operations.export.scan import scan_files
+from autocode.jobs.operations.export.payload import FoundFile, Source
+from autocode.jobs.operations.export.scan import freeze, scan_files
+from autocode.jobs.sessions.discover import Candidate
 from autocode.jobs.store import posix, staging
 from export_context import Job, export, job_over, leftovers_of, line, manifest_of, paths_of, run
 
@@ -175,20 +177,24 @@ def test_a_disk_that_fails_while_reading_is_worth_another_try(
         stream.read(5)
 
 
-def test_a_link_that_appears_after_discovery_is_not_followed(folder: Path) -> None:
+def test_a_link_that_appears_after_discovery_is_not_followed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that is replaced by a link between being listed and being opened is left out."""
     outside = folder.parent / "outside.jsonl"
     outside.write_bytes(ONE)
     (folder / "a.jsonl").write_bytes(line("other"))
-    seen: list[int] = []
 
-    def swap(count: int) -> None:
-        seen.append(count)
-        if len(seen) == 1:
-            (folder / "s.jsonl").unlink()
-            (folder / "s.jsonl").symlink_to(outside)
+    def swapped(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
+        if candidate.relative == "s.jsonl":
+            candidate.path.unlink()
+            candidate.path.symlink_to(outside)
+        return freeze(candidate, looked_at)
 
-    found = scan_files(lambda _root: folder, [Source(root="r")], swap)
+    # by its module: the package has a step of that name
+    monkeypatch.setattr(sys.modules[scan_files.__module__], "freeze", swapped)
+
+    found = scan_files(lambda _root: folder, [Source(root="r")], lambda _count: None)
 
     assert [file.name for file in found.files] == ["a.jsonl"]
     assert found.reasons in ({"vanished": 1}, {"symlink-outside": 1})
