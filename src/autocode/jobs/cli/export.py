@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import select
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from autocode.jobs.cli.export_report import show_attached, show_bundle, show_dead, show_interrupted
 from autocode.jobs.cli.follow import follow
@@ -38,6 +40,10 @@ from autocode.jobs.resource import Job
 from autocode.jobs.settings import Home
 
 __all__ = ["Options", "export", "preview"]
+
+
+_LOOK_SECONDS: Final = 0.2
+"""Between two looks whether a question was answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +163,18 @@ def _ask(screen: Screen) -> None:
         )
     while True:
         screen.err.print("Export all of this? [Y/n] ", end="", markup=False)
-        said = sys.stdin.readline()
+        said = _answer()
         if said.strip().casefold() in {"y", "yes"} or said == "\n":
             return
         if said == "" or said.strip().casefold() in {"n", "no"}:
             raise UsageError("Nothing was exported.", hint="Name what to export: autocode-jobs export PATH.")
+
+
+def _answer() -> str:
+    # Ctrl-C just before a read would be heard only when that ends: so read when there is something to read
+    while not select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+        pass
+    return sys.stdin.readline()
 
 
 def _warn_of_itself(screen: Screen, selections: Sequence[Selection], output: Path) -> None:
