@@ -53,7 +53,7 @@ def loads(data: bytes, losses: Counter[str]) -> Any:
             ``invalid-utf8`` (replaced by U+FFFD), ``big-integer`` (rounded to a double).
 
     Raises:
-        Refused: *data* nests more than 200 levels or holds more than 3,000,000 objects and lists.
+        Refused: *data* nests more than 200 levels or holds more than 500,000 values.
         ValueError: *data* is no JSON text, or holds NaN or infinity.
     """
     size = len(data)

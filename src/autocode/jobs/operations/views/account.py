@@ -17,6 +17,7 @@ from autocode.jobs.operations.views.wording import (
     tokens_text,
     zone_text,
 )
+from autocode.jobs.sessions import is_kept
 
 __all__ = ["Rows", "account_of", "caution_of", "date_text", "facts_of"]
 
@@ -102,23 +103,13 @@ def caution_of(
 
 
 def _takes_something(name: str, overview: Overview) -> bool:
-    if name == "absurd-time" and overview.first_local is not None:
-        return False
-    # what wasn't understood was kept whole, and stands on the page as it is
-    return name not in _OF_NO_USE and not name.startswith("unknown-")
+    if name == "absurd-time":
+        return overview.first_local is None
+    # what is kept stands on the page as it is
+    return name not in _OF_NO_USE and not is_kept(name)
 
 
-_OF_NO_USE: Final = frozenset(
-    {
-        "thinking-signature",
-        "byte-order-mark",
-        "nul-byte",
-        "duplicate-id",
-        "unusable-id",
-        "id-limit",
-        "cyclic-parent",
-    }
-)
+_OF_NO_USE: Final = frozenset({"thinking-signature", "byte-order-mark", "nul-byte"})
 """Losses that take nothing from who reads; the account has them, the top of a page doesn't."""
 
 
