@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import sqlite3
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from autocode.jobs.ledger import schema
 
 __all__ = ["SCHEMA_REVISION", "Database", "insert_missing", "sqlite_url"]
 
-SCHEMA_REVISION: Final = "0001"
+SCHEMA_REVISION: Final = "0002"
 """The newest migration under ``migrations/versions``; revisions are numbers and sort as text."""
 
 _MIGRATION_LOCK: Final = 0x6175746F636F6465
@@ -27,6 +29,8 @@ _MIGRATION_LOCK: Final = 0x6175746F636F6465
 
 _BUSY_SECONDS: Final = 15.0
 """How long a statement waits for SQLite's write lock: longer than any transaction of ours may take."""
+
+_POLL_SECONDS: Final = 0.02
 
 
 def sqlite_url(path: Path) -> str:
@@ -124,10 +128,24 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={int(_BUSY_SECONDS * 1000)}")
-    cursor.execute("PRAGMA journal_mode=WAL")
+    _enter_wal_mode(cursor)
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
+
+
+def _enter_wal_mode(cursor: Any) -> None:
+    """Switch a new file to WAL mode; while others do the same, SQLite refuses at once instead of waiting."""
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(_POLL_SECONDS)
+        else:
+            return
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

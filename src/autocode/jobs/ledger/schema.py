@@ -16,12 +16,15 @@ __all__ = [
     "effects",
     "events",
     "jobs",
+    "leaders",
+    "logins",
     "memo",
     "meta",
     "metadata",
     "objects",
     "references",
     "statuses",
+    "tokens",
 ]
 
 
@@ -67,6 +70,7 @@ jobs: Final = sa.Table(
     sa.Column("fingerprint", sa.String(71), nullable=False),
     sa.Column("session_id", sa.Text),
     sa.Column("origin", sa.String(32), nullable=False),
+    sa.Column("idempotency_key", sa.Text),
     sa.Column("max_attempts", sa.Integer, nullable=False),
     sa.Column("backoff", Json, nullable=False),
     sa.Column("time_limit", sa.Float, nullable=False),
@@ -74,6 +78,8 @@ jobs: Final = sa.Table(
     sa.Column("enqueued_at", UtcTime, nullable=False),
     sa.Column("cancel_requested_at", UtcTime),
     sa.Column("cancel_event", sa.BigInteger),
+    # set by a retry from the start: what was remembered at or below this fence doesn't count for this job
+    sa.Column("fresh_fence", sa.BigInteger),
     sa.Column("result_digest", sa.String(71)),
     sa.Column("result_size", sa.BigInteger),
     sa.Column("result_media_type", sa.String(128)),
@@ -88,6 +94,8 @@ jobs: Final = sa.Table(
     sa.Column("progress_retry_at", UtcTime),
     sa.Index("ix_jobs_fingerprint", "kind", "fingerprint"),
     sa.Index("ix_jobs_enqueued_at", "enqueued_at", "job_id"),
+    sa.Index("ix_jobs_session_id", "session_id"),
+    sa.Index("uq_jobs_idempotency_key", "idempotency_key", unique=True),
 )
 
 statuses: Final = sa.Table(
@@ -165,6 +173,7 @@ memo: Final = sa.Table(
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("media_type", sa.String(128), nullable=False),
     sa.Column("job_id", sa.String(128), nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("at", UtcTime, nullable=False),
 )
 
@@ -234,4 +243,37 @@ audit: Final = sa.Table(
     sa.Column("previous", sa.String(71), nullable=False),
     sa.Column("digest", sa.String(71), nullable=False),
     sa.Index("ix_audit_target", "target"),
+)
+
+leaders: Final = sa.Table(
+    "leaders",
+    metadata,
+    sa.Column("role", sa.String(64), primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("term", sa.BigInteger, nullable=False),
+    sa.Column("renewals", sa.BigInteger, nullable=False),
+    sa.Column("since", UtcTime, nullable=False),
+)
+
+tokens: Final = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("token_id", sa.String(32), primary_key=True),
+    sa.Column("digest", sa.String(71), nullable=False, unique=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("sessions", Json),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime),
+    sa.Column("revoked_at", UtcTime),
+)
+
+logins: Final = sa.Table(
+    "logins",
+    metadata,
+    sa.Column("digest", sa.String(71), primary_key=True),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime, nullable=False),
+    sa.Column("used_at", UtcTime),
 )
