@@ -188,6 +188,7 @@ def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
             job_id=new.job_id,
             status=JobStatus.QUEUED.value,
             attempts=0,
+            max_attempts=new.max_attempts,
             checkpoint_seq=0,
             possible_double_run=False,
             rev=1,

@@ -16,7 +16,7 @@ from autocode.jobs.ledger.database import Database
 from autocode.jobs.model import TERMINAL, DeadReason, JobStatus
 from autocode.jobs.resource import Checkpoint, HistoryEntry, Job, Problem, Progress, Result, Times
 
-__all__ = ["JobRows", "get", "list_jobs", "load", "open_jobs", "resource"]
+__all__ = ["JobRows", "entry", "get", "list_jobs", "load", "open_jobs", "resource"]
 
 _OPEN: Final = [status.value for status in JobStatus if status not in TERMINAL]
 
@@ -116,10 +116,10 @@ def resource(rows: JobRows, status: Mapping[Any, Any], *, with_history: bool = T
         reason=None if status["reason"] is None else DeadReason(status["reason"]),
         note=status["note"],
         attempts=status["attempts"],
-        max_attempts=job.max_attempts,
+        max_attempts=status["max_attempts"],
         next_attempt_at=rfc3339(status["next_attempt_at"]),
         checkpoint=None if seq == 0 else _checkpoint(rows.checkpoints[seq]),
-        history=tuple(_entry(rows.checkpoints[n]) for n in range(1, seq + 1)) if with_history else (),
+        history=tuple(entry(rows.checkpoints[n]) for n in range(1, seq + 1)) if with_history else (),
         progress=None if status["progress"] is None else Progress(**status["progress"]),
         result=_result(job, base) if complete else None,
         error=None if status["error"] is None else Problem(**status["error"]),
@@ -148,7 +148,8 @@ def _checkpoint(row: sa.Row[Any]) -> Checkpoint:
     return Checkpoint(seq=row.seq, step=row.step, digest=row.digest, at=rfc3339(row.at) or "")
 
 
-def _entry(row: sa.Row[Any]) -> HistoryEntry:
+def entry(row: sa.Row[Any]) -> HistoryEntry:
+    """Return a row of ``checkpoints`` as the contract shows it."""
     return HistoryEntry(
         seq=row.seq,
         step=row.step,
