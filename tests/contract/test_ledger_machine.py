@@ -140,7 +140,7 @@ class Ledger(RuleBasedStateMachine):
             assert known is not None
             assert known.payload != payload
             return
-        assert created == (known is None)
+        assert created == (job_id, known is None)
         assert known is None or known.payload == payload
         self.jobs.setdefault(job_id, ModelJob(payload, max_attempts))
 
