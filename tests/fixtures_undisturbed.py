@@ -5,7 +5,6 @@ Loaded with ``pytest_plugins = ["fixtures_engine", "fixtures_undisturbed"]``.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,10 @@ from autocode.jobs.testing.samples import write_samples
 
 
 @pytest.fixture
-def command(tmp_path: Path, migrated: Path) -> Command:
-    """Give the command a home of its own, in which Prefect's database is migrated already."""
+def command(tmp_path: Path) -> Command:
+    """Give the command a home of its own."""
     home = Home(tmp_path / "home")
     home.prepare()
-    for file in migrated.iterdir():
-        if file.is_file():
-            shutil.copy2(file, home.prefect)
     return Command(home.path)
 
 
