@@ -3,7 +3,7 @@
 # make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lessons lint typecheck format bench-export requirements clean
+.PHONY: help install demo test lessons lint typecheck format bench-export prefect-schema requirements clean
 
 # paths are relative on purpose: the folder's own name may hold spaces
 PY := .venv/bin/python
@@ -44,6 +44,9 @@ format: install ## apply ruff's fixes and format
 
 bench-export: install ## exports beside tar | zstd | sha256sum; ARGS="--sizes 1,10,100,1000 --write"
 	$(PY) -m bench.export $(ARGS)
+
+prefect-schema: install ## write anew what the installed Prefect's migrations make of an empty database
+	@$(PY) scripts/prefect_schema.py
 
 requirements: ## pin requirements/*.txt anew from pyproject.toml; ARGS="--upgrade" moves the pins
 	@command -v uv > /dev/null || { echo "make requirements needs uv: pip install uv" >&2; exit 1; }

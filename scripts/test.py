@@ -75,8 +75,10 @@ def _set_up(stage: Stage) -> int:
 def _run(name: str, arguments: list[str]) -> int:
     print(f"== tests: {name}", flush=True)
     began = time.monotonic()
-    # one file stays on one worker, so that servers with the life of a module start once
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", *arguments]
+    # one file stays on one worker, so that servers with the life of a module start once; the files begin in
+    # the order of tests/conftest.py
+    spread = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+    command = [sys.executable, "-m", "pytest", *spread, *arguments]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
     print(f"== tests: {name} took {time.monotonic() - began:.1f} s", flush=True)
     return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,16 @@ _NEEDS = {"needs_samples": "AUTOCODE_SAMPLES", "needs_seeds": "AUTOCODE_SEEDS"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, and count as left out, what runs on material that isn't part of the repository."""
+    """Leave out, and count so, what runs on material that isn't in the repository; put slow files first."""
     missing = {mark for mark, variable in _NEEDS.items() if not os.environ.get(variable)}
     left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in missing)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    # two processes share the files: what takes long begins first, so that neither waits for the other
+    tests = Counter(item.path for item in items)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import fnmatch
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -368,3 +369,18 @@ def test_the_wheel_holds_the_package_and_the_flows_and_nothing_else(wheel: Path)
     assert flows != []
     assert wanted - packed == set()
     assert packed - wanted == set()
+
+
+def test_the_source_archive_holds_what_builds_and_tests_the_package(tmp_path: Path) -> None:
+    """Every file of src, flows, scripts and tests is in the sdist, data files too."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    folders = ("src/", "flows/", "scripts/", "tests/")
+
+    built = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+
+    assert built.returncode == 0, built.stderr
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {_name(path) for path in TRACKED if _name(path).startswith(folders)}
+    assert "src/autocode/jobs/engine/prefect_schema.sql" in wanted
+    assert wanted - packed == set()

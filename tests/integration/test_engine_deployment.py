@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from autocode.jobs.engine import prefect_schema
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.ledger import queries
 from autocode.jobs.model import JobStatus
@@ -76,12 +77,12 @@ class Prefect:
 
 
 @pytest.fixture(scope="module")
-def prefect(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[Prefect]:
+def prefect(tmp_path_factory: pytest.TempPathFactory, own_sources: None) -> Iterator[Prefect]:
     """Run a server as its documentation says, on a free port."""
     folder = tmp_path_factory.mktemp("elsewhere")
     for name in ("prefect", "user", "clone"):
         (folder / name).mkdir()
-    shutil.copy2(migrated / "prefect.db", folder / "prefect")
+    prefect_schema.lay(folder / "prefect")
     shutil.copy2(ROOT / "prefect.yaml", folder / "clone")
     shutil.copytree(ROOT / "flows", folder / "clone" / "flows")
     with socket.socket() as probe:

@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from autocode.jobs.engine import locks, oneshot, server
-from autocode.jobs.engine.environment import child_environment
+from autocode.jobs.engine import locks, oneshot, prefect_schema, server
+from autocode.jobs.engine.environment import child_environment, note_schema
 from autocode.jobs.engine.server import Address, private_server, server_log
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.errors import ServerUnavailable
@@ -203,8 +203,6 @@ def test_a_job_survives_a_server_that_stays_away(engine: Engine, monkeypatch: py
 
 def test_a_server_that_cannot_start_is_told_with_its_log(engine: Engine) -> None:
     """A damaged Prefect database ends the start with an error that names the log and the way out."""
-    for file in engine.home.prefect.glob("prefect.db*"):
-        file.unlink()
     (engine.home.prefect / "prefect.db").write_bytes(b"this is no database" * 1000)
 
     with pytest.raises(ServerUnavailable) as caught, private_server(engine.home):
@@ -232,19 +230,20 @@ def test_migrations_are_skipped_only_for_a_database_that_this_prefect_left(engin
     """The note counts while the database itself agrees: replaced, emptied or removed, it is migrated."""
     name = "PREFECT_API_DATABASE_MIGRATE_ON_START"
     database = engine.home.prefect / "prefect.db"
+    prefect_schema.lay(engine.home.prefect)
+    note_schema(engine.home)
     current = child_environment(engine.home)[name]
 
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = 'older'")
     older = child_environment(engine.home)[name]
-    for file in engine.home.prefect.glob("prefect.db*"):
-        file.unlink()
+    database.unlink()
     removed = child_environment(engine.home)[name]
 
     assert (current, older, removed) == ("false", "true", "true")
 
 
-def test_a_home_may_have_any_name(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_may_have_any_name(tmp_path: Path, own_sources: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spaces, percent signs, hashes and question marks in the home's path reach no URL unescaped."""
     name = "what?mode=memory 100%25 #1"
     home = Home(tmp_path / name)

@@ -19,7 +19,7 @@ import platformdirs
 from autocode.jobs.errors import DiskFull, HomeUnusable, UsageError
 
 __all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "write_durably"]
-
+__all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "rename_durably", "write_durably"]
 LEASE_SECONDS: Final = 5.0
 """How long an attempt may go without a renewal before it counts as lost."""
 
@@ -193,17 +193,25 @@ def write_durably(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
+        rename_durably(Path(name), path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+
+
+def rename_durably(new: Path, path: Path) -> None:
+    """Put the file *new* in the place of *path*, in the same folder, with all its bytes on disk. Atomic."""
+    _sync(new)
+    new.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def _unusable(path: Path, error: OSError) -> HomeUnusable | DiskFull:

@@ -8,13 +8,14 @@ import json
 import logging
 import os
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from autocode.jobs.settings import Home, write_durably
 
-__all__ = ["child_environment", "configure_client", "note_schema"]
+__all__ = ["child_environment", "configure_client", "leave_out_grammar", "note_schema"]
 
 _SERVICES_OFF: Final = (
     "SCHEDULER",
@@ -60,6 +61,7 @@ def configure_client(home: Home) -> None:
 
     Logs stay local and quiet: a transcript's text must not reach Prefect's database through a log line.
     """
+    leave_out_grammar()
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
     os.environ.update(
@@ -79,6 +81,15 @@ def configure_client(home: Home) -> None:
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
     # the one logger of Prefect's that isn't named after it (prefect/_internal/concurrency/services.py)
     logging.getLogger("EventsWorker").setLevel(logging.CRITICAL)
+
+
+def leave_out_grammar() -> None:
+    """Spare this process a grammar that takes 2 s to build; call it before Prefect is imported. Idempotent.
+
+    Prefect imports jsonschema, and that ``rfc3987_syntax`` where Jupyter brought it along, to check JSON
+    Schema's format ``iri``. jsonschema does without (jsonschema/_format.py), and nothing here checks IRIs.
+    """
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
 def note_schema(home: Home) -> None:

@@ -23,15 +23,15 @@ from typing import Final
 
 import httpx
 
-from autocode.jobs.engine import locks
-from autocode.jobs.engine.environment import child_environment
+from autocode.jobs.engine import locks, prefect_schema
+from autocode.jobs.engine.environment import child_environment, note_schema
 from autocode.jobs.errors import ServerUnavailable
 from autocode.jobs.settings import Home
 
 __all__ = ["Address", "private_server", "server_log"]
 
 _START_SECONDS: Final = 120.0
-"""The first start on an empty home runs Prefect's migrations: 7 s here, a minute on a slow disk."""
+"""A start may run all of Prefect's migrations: 7 s here, a minute on a slow disk; see ``prefect_schema``."""
 
 _SILENCE_SECONDS: Final = 30.0
 """How long a server that lives may leave every question unanswered before it is killed and replaced."""
@@ -136,6 +136,9 @@ def _kill(home: Home) -> None:
 
 
 def _start(home: Home, tick: Callable[[], None]) -> Address:
+    # a process that dies before the note costs the next start a look at the migrations
+    if prefect_schema.lay(home.prefect):
+        note_schema(home)
     with _opened_log(home) as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "autocode.jobs.engine.server_process", str(home.path)],

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from autocode.jobs.engine import locks
-from autocode.jobs.engine.environment import note_schema
+from autocode.jobs.engine.environment import leave_out_grammar, note_schema
 from autocode.jobs.settings import Home, write_durably
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def _listen(home: Home) -> tuple[socket.socket, str]:
 def _server() -> uvicorn.Server:
     # half of the start is importing Prefect, and a tenth of that is looking for garbage that isn't there
     gc.disable()
+    leave_out_grammar()
     import uvicorn  # noqa: PLC0415 - see above
     from prefect.server.api.server import create_app  # noqa: PLC0415 - reads its settings when imported
 

@@ -1,7 +1,9 @@
-"""Settings of the private server that would make it burn a core if they were wrong."""
+"""What would make our processes burn a core for nothing if it were wrong."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 from autocode.jobs.engine.environment import child_environment
@@ -18,3 +20,15 @@ def test_every_interval_of_the_private_server_is_at_least_a_whole_second(tmp_pat
     intervals = {name: value for name, value in environment.items() if name.endswith("_INTERVAL")}
     assert intervals != {}
     assert {name: value for name, value in intervals.items() if int(float(value)) < 1} == {}
+
+
+def test_prefect_comes_without_the_grammar_that_jupyter_brings() -> None:
+    """jsonschema, which Prefect imports, builds no grammar of IRIs in our processes: that takes 2 s."""
+    script = (
+        "import sys; from autocode.jobs.engine.environment import leave_out_grammar; leave_out_grammar();"
+        "import jsonschema; sys.exit('lark' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
+
+    assert (done.returncode, done.stderr) == (0, b"")
