@@ -18,8 +18,8 @@ import platformdirs
 
 from autocode.jobs.errors import DiskFull, HomeUnusable, UsageError
 
-__all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "write_durably"]
 __all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "rename_durably", "write_durably"]
+
 LEASE_SECONDS: Final = 5.0
 """How long an attempt may go without a renewal before it counts as lost."""
 
