@@ -10,6 +10,7 @@
     │   ├── ObjectCorrupt
     │   ├── ObjectMissing
     │   ├── ServerUnavailable
+    │   ├── ServiceUnavailable
     │   ├── StepTimedOut
     │   └── UnexpectedError  somebody else's exception, made presentable
     ├── Permanent            the same input can never succeed
@@ -63,6 +64,7 @@ __all__ = [
     "RequestRefused",
     "RequestTooLarge",
     "ServerUnavailable",
+    "ServiceUnavailable",
     "SourceChanged",
     "SourceUnreadable",
     "StepTimedOut",
@@ -162,6 +164,14 @@ class ServerUnavailable(Transient):
     type = "server-unavailable"
     title = "The Prefect server doesn't answer"
     default_hint = "Look at the end of the server's log, named in the detail, and try again."
+
+
+class ServiceUnavailable(Transient):
+    """The service's HTTP interface doesn't answer, or something else answers in its place."""
+
+    type = "service-unavailable"
+    title = "The service doesn't answer"
+    default_hint = "Check that it runs (`autocode-jobs up`) and that AUTOCODE_URL is its address."
 
 
 class StepTimedOut(Transient):

@@ -8,7 +8,18 @@ from pydantic import BaseModel, ConfigDict
 
 from autocode.jobs.model import DeadReason, JobStatus
 
-__all__ = ["Checkpoint", "HistoryEntry", "Job", "Problem", "Progress", "Result", "Times"]
+__all__ = [
+    "Checkpoint",
+    "Counts",
+    "HistoryEntry",
+    "Job",
+    "JobPage",
+    "Problem",
+    "Progress",
+    "Result",
+    "RetryPreview",
+    "Times",
+]
 
 
 class _Frozen(BaseModel):
@@ -105,3 +116,23 @@ class Job(_Frozen):
     def to_json(self) -> dict[str, Any]:
         """Return the resource as JSON values."""
         return self.model_dump(mode="json")
+
+
+class JobPage(_Frozen):
+    """Some jobs of a list, newest first; their ``history`` is part of them."""
+
+    jobs: tuple[Job, ...]
+    next_page_token: str | None
+    event_cursor: str
+
+
+class Counts(_Frozen):
+    """How many jobs are in each state, at one moment."""
+
+    queued: int
+    running: int
+    retrying: int
+    complete: int
+    dead: int
+    dead_by_reason: dict[DeadReason, int]
+    as_of: str
