@@ -23,9 +23,7 @@ FROM_HERE = {"Origin": BASE}
 def log_in(api: Api, role: Role = Role.ADMIN) -> str:
     """Redeem a login as a browser does, and return the cookie."""
     code = access.create_login(api.db, role=role)
-    answer = api.send(
-        "POST", "/login", token=None, content=f"code={code}", headers={**FORM, **FROM_HERE}
-    )
+    answer = api.send("POST", "/login", token=None, content=f"code={code}", headers={**FORM, **FROM_HERE})
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     return answer.headers["set-cookie"].partition(";")[0]
 
@@ -182,7 +180,9 @@ def test_nobody_is_logged_in_by_another_page(api: Api) -> None:
     code = access.create_login(api.db)
 
     answers = [
-        api.send("POST", "/login", token=None, content=f"code={code}", headers={**FORM, **headers}).status_code
+        api.send(
+            "POST", "/login", token=None, content=f"code={code}", headers={**FORM, **headers}
+        ).status_code
         for headers in ({}, {"Origin": "https://evil.example"}, FROM_HERE)
     ]
 

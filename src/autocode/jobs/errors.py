@@ -21,7 +21,10 @@
     │   ├── SourceChanged
     │   └── SourceUnreadable
     ├── AttemptEnded         this process no longer owns the attempt; stop, touch nothing
+    │   └── JobCancelled     it still does, but the job was called off: end it
     ├── JobConflict          the id is taken by a different request
+    ├── JobFinished          too late to call the job off
+    ├── JobNotDead           only what is dead can be retried by hand
     ├── JobNotFound
     ├── KindUnknown
     ├── IllegalTransition    the job's status forbids what was asked for
@@ -30,6 +33,7 @@
     ├── RequestInvalid       the HTTP request can't be read
     ├── RequestRefused       the request came by way of a foreign name or page
     ├── RequestTooLarge
+    ├── RevisionMoved        the job isn't any more as the caller saw it
     ├── TokenInvalid         nobody is known by this token or login
     └── UsageError           the command line or a call asks for something that makes no sense
 
@@ -47,7 +51,10 @@ __all__ = [
     "DiskFull",
     "HomeUnusable",
     "IllegalTransition",
+    "JobCancelled",
     "JobConflict",
+    "JobFinished",
+    "JobNotDead",
     "JobNotFound",
     "JobsError",
     "KindUnknown",
@@ -63,6 +70,7 @@ __all__ = [
     "RequestInvalid",
     "RequestRefused",
     "RequestTooLarge",
+    "RevisionMoved",
     "ServerUnavailable",
     "ServiceUnavailable",
     "SourceChanged",
@@ -246,6 +254,14 @@ class AttemptEnded(JobsError):
     default_hint = "Nothing to do: the job goes on in its next attempt."
 
 
+class JobCancelled(AttemptEnded):
+    """The job was called off while this attempt runs; the attempt ends itself as cancelled."""
+
+    type = "job-cancelled"
+    title = "The job was called off"
+    default_hint = "Nothing to do: the job is dead and can be retried by hand."
+
+
 class IllegalTransition(JobsError):
     """The job's status forbids the move that was asked for. ``data['status']`` is the status it has."""
 
@@ -260,6 +276,22 @@ class JobConflict(JobsError):
     type = "job-conflict"
     title = "The id is already taken by a different request"
     default_hint = "Use another id, or send the same payload again."
+
+
+class JobFinished(JobsError):
+    """The job can't be called off: its result is committed, or it is over. ``data['status']`` says which."""
+
+    type = "job-finished"
+    title = "It is too late to call the job off"
+    default_hint = "Nothing to do: read the job to see how it ended."
+
+
+class JobNotDead(JobsError):
+    """Only a dead job can be retried by hand. ``data['status']`` is the status it has."""
+
+    type = "job-not-dead"
+    title = "Only a dead job can be retried"
+    default_hint = "Wait until the job is dead, or cancel it first; `autocode-jobs jobs show ID` tells."
 
 
 class JobNotFound(JobsError):
@@ -326,6 +358,14 @@ class TokenInvalid(JobsError):
     type = "token-invalid"
     title = "A valid token is needed"
     default_hint = "Send `Authorization: Bearer <token>`, or open the login link that the service printed."
+
+
+class RevisionMoved(JobsError):
+    """Somebody else changed the job since the caller read it. ``data['rev']`` is the revision it has now."""
+
+    type = "revision-moved"
+    title = "The job changed meanwhile"
+    default_hint = "Read the job again and decide anew: somebody else was first."
 
 
 class HomeUnusable(Transient):

@@ -119,7 +119,7 @@ class Job(_Frozen):
 
 
 class JobPage(_Frozen):
-    """Some jobs of a list, newest first; their ``history`` is part of them."""
+    """Some jobs of a list, newest first, with an empty ``history``; ``event_cursor``: events after it are news."""
 
     jobs: tuple[Job, ...]
     next_page_token: str | None
@@ -136,3 +136,21 @@ class Counts(_Frozen):
     dead: int
     dead_by_reason: dict[DeadReason, int]
     as_of: str
+    event_cursor: str
+
+
+class RetryPreview(_Frozen):
+    """What a manual retry of a job would do, decided on revision ``rev``.
+
+    ``reused`` are the checkpoints that it takes as they are when it begins from the checkpoint; ``steps`` is what
+    is known to be left; ``effects_done`` won't be repeated, ``effects_open`` perhaps happened and may happen again.
+    """
+
+    job_id: str
+    rev: int
+    dead: bool
+    reused: tuple[HistoryEntry, ...]
+    steps: tuple[str, ...]
+    effects_done: tuple[str, ...]
+    effects_open: tuple[str, ...]
+    max_attempts_after: int

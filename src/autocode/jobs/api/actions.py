@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from fastapi import APIRouter, Request
@@ -52,6 +52,10 @@ _IF_MATCH: Final = {
 }
 
 
+def _members(found: retries.RetryPreview) -> dict[str, Any]:
+    return {field.name: getattr(found, field.name) for field in fields(found)}
+
+
 def _body(model: type[BaseModel], *parameters: dict[str, Any]) -> dict[str, Any]:
     schema = model.model_json_schema()
     content = {"required": True, "content": {"application/json": {"schema": schema}}}
@@ -65,9 +69,9 @@ def _body(model: type[BaseModel], *parameters: dict[str, Any]) -> dict[str, Any]
 )
 async def preview(job_id: str, service: Shared, calls: Calls, caller: Viewer) -> Response:
     """Say what a retry would reuse and do again, and which effects may repeat. Nothing is changed."""
-    job = await visible_job(service, calls, caller, job_id)
-    found = await calls(retries.preview, service.db, job_id)
-    return JsonResponse(shown(found, job), headers={"ETag": resources.etag(job)})
+    await visible_job(service, calls, caller, job_id)
+    found = RetryPreview(**_members(await calls(retries.preview, service.db, job_id)))
+    return JsonResponse(found.model_dump(mode="json"), headers={"ETag": f'"{found.rev}"'})
 
 
 @router.post(
@@ -90,7 +94,7 @@ async def retry(job_id: str, request: Request, service: Shared, calls: Calls, ca
         reason=body.reason,
         start=body.start,
         expected_rev=rev,
-        **({} if body.attempts is None else {"attempts": body.attempts}),
+        attempts=retries.ATTEMPTS if body.attempts is None else body.attempts,
     )
     return await desk.answer()
 

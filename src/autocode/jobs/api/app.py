@@ -45,7 +45,7 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         system=system,
         settings=chosen,
         threads=threads,
-        cookie=f"autocode_{glances.epoch(system.db)}",
+        epoch=glances.epoch(system.db),
         watch=Watch(system.db, threads, chosen.waiters),
     )
 
@@ -66,7 +66,14 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
-    for router in (health.router, submitting.router, listing.router, reading.router, actions.router, pages.router):
+    for router in (
+        health.router,
+        submitting.router,
+        listing.router,
+        reading.router,
+        actions.router,
+        pages.router,
+    ):
         app.include_router(router)
     problems.install(app)
     app.add_middleware(Guard, hosts=chosen.hosts)

@@ -95,7 +95,8 @@ async def _reconciler(service: Service, calls: RequestCalls) -> Check:
             service.heard[role] = ((term, renewals), now)
         if seen == (-1, -1):
             return _alive_here(service, "reconcile") or _check(
-                "unknown", f"{holder} was the last to lead; ask again in a few seconds to learn if it still does."
+                "unknown",
+                f"{holder} was the last to lead; ask again in a few seconds to learn if it still does.",
             )
         if seen != (term, renewals) or now - since <= LEASE_SECONDS:
             return _check("ok", f"{holder} leads (term {term}).")
@@ -105,7 +106,9 @@ async def _reconciler(service: Service, calls: RequestCalls) -> Check:
 
 def _alive_here(service: Service, part: str) -> Check | None:
     """Return what the locks of the home prove: that a process of this part lives on this machine."""
-    names = [path.stem for path in sorted(service.system.home.run.glob(f"{part}*.lock")) if locks.is_held(path)]
+    names = [
+        path.stem for path in sorted(service.system.home.run.glob(f"{part}*.lock")) if locks.is_held(path)
+    ]
     return _check("ok", f"Running on this machine: {', '.join(names)}.") if names else None
 
 
@@ -114,7 +117,9 @@ def _worker(service: Service, workers: list[dict[str, Any]] | None) -> Check:
     if here is not None:
         return here
     if workers is None:
-        return _check("unknown", "No worker holds a lock of this data folder, and Prefect could not be asked.")
+        return _check(
+            "unknown", "No worker holds a lock of this data folder, and Prefect could not be asked."
+        )
     oldest = datetime.now(UTC) - _ONLINE
     online = [
         str(each.get("name"))
@@ -131,7 +136,8 @@ async def _prefect(settings: Settings) -> tuple[Check, list[dict[str, Any]] | No
     """Return whether Prefect answers, and its workers where it says."""
     if settings.prefect_api is None:
         return _check("unknown", "This process wasn't told where Prefect is."), None
-    auth = tuple(settings.prefect_auth.partition(":")[::2]) if settings.prefect_auth else None
+    user, _, password = (settings.prefect_auth or "").partition(":")
+    auth = (user, password) if settings.prefect_auth else None
     secure = settings.prefect_api.startswith("https:")
     try:
         async with httpx.AsyncClient(

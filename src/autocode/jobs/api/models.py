@@ -7,13 +7,16 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from autocode.jobs.ledger.access import Role
-from autocode.jobs.model import JobStatus
+from autocode.jobs.ledger.listing import LARGEST_PAGE
+from autocode.jobs.ledger.retries import MOST_ATTEMPTS
+from autocode.jobs.model import DeadReason, JobStatus
 
-__all__ = ["CancelBody", "EnqueueBody", "JobFilter", "JobPage", "LoginBody", "RetryBody"]
+__all__ = ["CancelBody", "EnqueueBody", "JobFilter", "LoginBody", "PageQuery", "RetryBody"]
 
 _ID: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z"
 
 Id = Annotated[str, StringConstraints(pattern=_ID)]
+Text = Annotated[str, StringConstraints(max_length=1_000)]
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
 
 
@@ -35,6 +38,7 @@ class RetryBody(_Strict):
 
     reason: Reason
     start: Literal["checkpoint", "start"] = Field("checkpoint", alias="from")
+    attempts: int | None = Field(None, ge=1, le=MOST_ATTEMPTS)
 
 
 class CancelBody(_Strict):
@@ -53,16 +57,17 @@ class JobFilter(_Strict):
     """Which jobs; the same for the list and the counts."""
 
     status: list[JobStatus] = Field([], description="any of these; repeat the parameter for several")
-    kind: str | None = None
-    session_id: str | None = None
-    q: Annotated[str, StringConstraints(max_length=200)] | None = Field(
-        None, description="part of a job id or a session id"
-    )
-    origin: str | None = None
+    reason: list[DeadReason] = Field([], description="dead for one of these reasons")
+    kind: Text | None = None
+    session_id: Text | None = None
+    q: Text | None = Field(None, description="part of a job's id, its kind or its session's id")
+    origin: Text | None = None
 
 
-class JobPage(JobFilter):
+class PageQuery(JobFilter):
     """Which page of them."""
 
-    page_size: int = Field(50, ge=1, description="jobs on a page; more than 200 means 200")
+    page_size: int = Field(
+        50, ge=1, description=f"jobs on a page; more than {LARGEST_PAGE} means {LARGEST_PAGE}"
+    )
     page_token: str | None = None

@@ -9,19 +9,21 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from autocode.jobs.api.access import token_of
-from autocode.jobs.api.bodies import read_text
+from autocode.jobs.api.access import Admin, token_of
+from autocode.jobs.api.bodies import model_of, read_json, read_text
+from autocode.jobs.api.models import LoginBody
+from autocode.jobs.api.problems import JsonResponse
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
+from autocode.jobs.clock import rfc3339
 from autocode.jobs.errors import JobsError, RequestRefused, TokenInvalid
 from autocode.jobs.ledger import access, listing
-from autocode.jobs.ledger.access import SESSION_LIFETIME
+from autocode.jobs.ledger.access import SESSION_LIFETIME, Principal
 from autocode.jobs.model import JobStatus
-from autocode.jobs.ledger.access import Principal
 
 __all__ = ["router"]
 
-router: Final = APIRouter(include_in_schema=False)
+router: Final = APIRouter()
 
 _FORM_BYTES: Final = 4_096
 _HEADERS: Final = {
@@ -39,7 +41,7 @@ button { font: inherit; padding: .5rem 1rem }
 """
 
 
-@router.get("/login")
+@router.get("/login", include_in_schema=False, response_model=None)
 async def login_page(code: str = "") -> Response:
     """Show one button: a browser or a scanner that fetches links ahead doesn't use the code up."""
     field = f'<input type="hidden" name="code" value="{html.escape(code)}">'
@@ -48,7 +50,7 @@ async def login_page(code: str = "") -> Response:
     return _page("Log in", f"{note}{button}")
 
 
-@router.post("/login")
+@router.post("/login", include_in_schema=False, response_model=None)
 async def log_in(request: Request, service: Shared, calls: Calls) -> Response:
     """Use the code up, and let the browser in."""
     if "origin" not in request.headers and request.headers.get("sec-fetch-site") != "same-origin":
@@ -73,7 +75,15 @@ async def log_in(request: Request, service: Shared, calls: Calls) -> Response:
     return response
 
 
-@router.post("/logout")
+@router.post("/v1/logins", status_code=201, include_in_schema=True, tags=["access"], response_model=None)
+async def new_login(request: Request, service: Shared, calls: Calls, caller: Admin) -> Response:  # noqa: ARG001 - who calls is checked
+    """Make a login for one browser session; its path works once, for a quarter of an hour."""
+    body = model_of(LoginBody, await read_json(request, _FORM_BYTES))
+    code = await calls(access.create_login, service.db, role=body.role)
+    return JsonResponse({"path": f"/login?code={code}"}, status_code=201)
+
+
+@router.post("/logout", include_in_schema=False, response_model=None)
 async def log_out(request: Request, service: Shared, calls: Calls) -> Response:
     """End the session of this browser."""
     caller = await _caller(request, service, calls)
@@ -84,7 +94,7 @@ async def log_out(request: Request, service: Shared, calls: Calls) -> Response:
     return response
 
 
-@router.get("/")
+@router.get("/", include_in_schema=False, response_model=None)
 async def front_page(request: Request, service: Shared, calls: Calls) -> Response:
     """Show how many jobs are in each state."""
     caller = await _caller(request, service, calls)
@@ -95,22 +105,21 @@ async def front_page(request: Request, service: Shared, calls: Calls) -> Respons
             "each works once.</p>",
             status=401,
         )
-    if caller.sessions is not None:
-        body = "<p>Your token is for some sessions; ask <code>/v1/jobs?session_id=…</code>.</p>"
-        return _page("autocode-jobs", body + _logout())
-    counts = await calls(listing.counts, service.db, listing.Filter())
+    counts = await calls(listing.counts, service.db, listing.Filter(sessions=caller.sessions))
     rows = "".join(
         f'<tr><td><a href="/v1/jobs?status={status}">{status}</a></td><td>{counts.by_status[status]}</td></tr>'
         for status in JobStatus
     )
-    dead = ", ".join(f"{count} {reason}" for reason, count in counts.dead_by_reason.items() if count)
-    told = f"<p>Dead: {html.escape(dead)}.</p>" if dead else ""
+    dead = ", ".join(f"{count} {reason}" for reason, count in counts.dead.items() if count)
+    told = f"<p>Dead: {dead}.</p>" if dead else ""
     ui = service.settings.prefect_ui
     links = '<a href="/readyz">health</a> · <a href="/openapi.json">the HTTP interface</a>' + (
         f' · <a href="{html.escape(ui)}">Prefect</a>' if ui else ""
     )
     table = f"<table><thead><tr><th>jobs</th><th></th></tr></thead><tbody>{rows}</tbody></table>"
-    return _page("autocode-jobs", f"{table}{told}<p>As of {html.escape(counts.as_of)}.</p><p>{links}</p>{_logout()}")
+    return _page(
+        "autocode-jobs", f"{table}{told}<p>As of {rfc3339(counts.as_of)}.</p><p>{links}</p>{_logout()}"
+    )
 
 
 async def _caller(request: Request, service: Service, calls: RequestCalls) -> Principal | None:

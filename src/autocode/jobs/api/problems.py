@@ -39,7 +39,11 @@ STATUSES: Final[Mapping[type[JobsError], int]] = {
     errors.NotAllowed: 403,
     errors.RequestRefused: 403,
     errors.JobNotFound: 404,
+    errors.AttemptEnded: 409,
     errors.IllegalTransition: 409,
+    errors.JobFinished: 409,
+    errors.JobNotDead: 409,
+    errors.RevisionMoved: 412,
     errors.RequestTooLarge: 413,
     errors.JobConflict: 422,
     errors.KindUnknown: 422,
@@ -49,6 +53,7 @@ STATUSES: Final[Mapping[type[JobsError], int]] = {
     errors.HomeUnusable: 503,
     errors.LedgerUnavailable: 503,
     errors.ServerUnavailable: 503,
+    errors.ServiceUnavailable: 503,
     errors.DiskFull: 507,
 }
 """The status of each class; one that isn't named has that of its parent, and 500 where none is."""
@@ -125,9 +130,7 @@ def _own(_request: Request, error: Exception) -> Response:
 def _invalid(_request: Request, error: Exception) -> Response:
     """Name each parameter of the query that is off."""
     assert isinstance(error, RequestValidationError)
-    fields = [
-        {"parameter": masked(str(item["loc"][-1])), "detail": item["msg"]} for item in error.errors()
-    ]
+    fields = [{"parameter": masked(str(item["loc"][-1])), "detail": item["msg"]} for item in error.errors()]
     told = "; ".join(f"{item['parameter']}: {item['detail']}" for item in fields)
     return problem(errors.UsageError(f"The query is off: {told}.", hint=_QUERY_HINT, fields=fields))
 

@@ -124,15 +124,17 @@ def _alone(system: System) -> Iterator[None]:
 
 def _bound(host: str, port: int, announced: Path) -> socket.socket:
     """Return a socket bound to *port*, or, where that is 0, to the last one if it is free, else to any."""
-    for wanted in [port] if port else [_last_port(announced), 0]:
-        try:
-            return _bind(host, wanted)
-        except OSError as error:
-            refusal = error
-    raise UsageError(
-        f"Port {port} of {host} can't be had: {refusal.strerror or refusal}.",
-        hint="Choose another port, or 0 for any that is free.",
-    )
+    last = _last_port(announced)
+    if port == 0 and last:
+        with contextlib.suppress(OSError):
+            return _bind(host, last)
+    try:
+        return _bind(host, port)
+    except OSError as error:
+        raise UsageError(
+            f"Port {port} of {host} can't be had: {error.strerror or error}.",
+            hint="Choose another port, or 0 for any that is free.",
+        ) from error
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -37,7 +37,9 @@ def with_runs(db: Database, jobs: Sequence[Job], ui: str | None) -> list[Job]:
     if ui is None or not told:
         return list(jobs)
     runs = glances.runs_of(db, told)
-    return [_linked(job, f"{ui}/runs/flow-run/{runs[job.job_id]}") if job.job_id in runs else job for job in jobs]
+    return [
+        _linked(job, f"{ui}/runs/flow-run/{runs[job.job_id]}") if job.job_id in runs else job for job in jobs
+    ]
 
 
 def etag(job: Job) -> str:
@@ -53,7 +55,11 @@ def answer(job: Job, *, status: int = 200, created: bool | None = None) -> Respo
         status: the status of the response.
         created: for a request that may make a job: whether it did.
     """
-    headers = {"ETag": etag(job), "Cache-Control": "private, no-cache", "Vary": "Authorization, Cookie, Prefer"}
+    headers = {
+        "ETag": etag(job),
+        "Cache-Control": "private, no-cache",
+        "Vary": "Authorization, Cookie, Prefer",
+    }
     if job.status not in TERMINAL:
         headers["Retry-After"] = str(_PAUSES[job.status])
     if created is not None:

@@ -25,7 +25,7 @@ class Service:
         system: the opened home.
         settings: what it was told.
         threads: where calls to the ledger run.
-        cookie: the name of the session cookie; browsers don't keep the ports of one host apart.
+        epoch: the name of the ledger, which goes with every cursor.
         watch: holds requests until a job moves.
         heard: the last counter that each leader showed, and the loop's time at which it was first seen.
     """
@@ -33,9 +33,14 @@ class Service:
     system: System
     settings: Settings
     threads: Threads
-    cookie: str
+    epoch: str
     watch: Watch
     heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
+
+    @property
+    def cookie(self) -> str:
+        """The name of the session cookie; browsers don't keep the ports of one host apart."""
+        return f"autocode_{self.epoch}"
 
     @property
     def db(self) -> Database:

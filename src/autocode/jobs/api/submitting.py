@@ -59,7 +59,9 @@ async def enqueue(request: Request, service: Shared, calls: Calls, caller: Opera
     _may_submit(caller, body.session_id)
     new = _new_job(body, key, service.db.clock)
     try:
-        job, created = await calls(_accept, service.db, new, service.settings.prefect_ui)
+        job, created = await calls(
+            _accept, service.db, new, service.settings.prefect_ui, named=body.job_id is not None
+        )
     except JobConflict as conflict:
         seen = caller.sees(conflict.data.get("session_id"))
         return problem(_told(conflict) if seen else _bare(), status=None if seen else 409)
@@ -102,6 +104,7 @@ def _new_job(body: EnqueueBody, key: str | None, clock: Clock) -> NewJob:
         time_limit=kind.time_limit,
         session_id=body.session_id,
         origin="api",
+        idempotency_key=key,
     )
 
 
@@ -110,30 +113,36 @@ def _placed(field: dict[str, str]) -> dict[str, str]:
     return {"pointer": pointer(("payload",)) + (f"/{own}" if own else ""), "detail": field["message"]}
 
 
-def _accept(db: Database, new: NewJob, ui: str | None) -> tuple[Job, bool]:
-    """Accept *new* and read it back.
+def _accept(db: Database, new: NewJob, ui: str | None, *, named: bool) -> tuple[Job, bool]:
+    """Accept *new* and read it back; *named*: the caller chose its id.
 
     Raises:
-        JobConflict: the id belongs to another request; ``data['session_id']`` says to whom.
+        JobConflict: id or key belong to another request; ``data['session_id']`` says whose.
     """
     try:
-        created = jobs.enqueue(db, new)
+        accepted = jobs.enqueue(db, new)
     except JobConflict as conflict:
-        conflict.data["session_id"] = queries.get(db, new.job_id).session_id
+        conflict.data["session_id"] = queries.get(db, conflict.data["job_id"]).session_id
         raise
-    job = resources.load(db, new.job_id, ui)
+    job = resources.load(db, accepted.job_id, ui)
+    differs = []
+    if named and job.job_id != new.job_id:
+        differs.append("job_id")
     if new.session_id is not None and job.session_id != new.session_id:
+        differs.append("session_id")
+    if differs:
         raise JobConflict(
-            f"Job {new.job_id!r} exists and was asked for with another session_id.",
-            differs=["session_id"],
+            f"Job {job.job_id!r} exists and was asked for with another {', '.join(differs)}.",
+            differs=differs,
+            job_id=job.job_id,
             session_id=job.session_id,
         )
-    return job, created
+    return job, accepted.new
 
 
 def _told(conflict: JobConflict) -> JobConflict:
-    differs = conflict.data.get("differs", [])
-    return JobConflict(conflict.detail, hint=conflict.hint, differs=differs)
+    data = {name: conflict.data[name] for name in ("differs", "job_id")}
+    return JobConflict(conflict.detail, hint=conflict.hint, **data)
 
 
 def _bare() -> JobConflict:

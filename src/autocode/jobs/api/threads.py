@@ -62,7 +62,9 @@ class Threads:
             async with asyncio.timeout_at(deadline):
                 await self._free.acquire()
         except TimeoutError:
-            raise LedgerUnavailable("The ledger is busy; no connection got free in time.", hint=_HINT) from None
+            raise LedgerUnavailable(
+                "The ledger is busy; no connection got free in time.", hint=_HINT
+            ) from None
         done: asyncio.Future[R] = loop.create_future()
         done.add_done_callback(_consume)
         self._work.put(lambda: _run(loop, self._free, done, work))

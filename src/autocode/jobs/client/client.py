@@ -243,7 +243,9 @@ class Client:
             UsageError: the filter makes no sense.
         """
         query = _filter(status, kind, session_id, q, origin)
-        return Counts.model_validate(self._transport.send("GET", "/v1/counts", again=True, query=query).json())
+        return Counts.model_validate(
+            self._transport.send("GET", "/v1/counts", again=True, query=query).json()
+        )
 
     def retry_preview(self, job_id: str) -> RetryPreview:
         """Return what a manual retry would reuse and do again, and which effects may repeat.

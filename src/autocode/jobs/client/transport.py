@@ -55,7 +55,10 @@ class Transport:
         self._monotonic = monotonic
         self._http = httpx.Client(
             base_url=self.url,
-            headers={"Authorization": f"Bearer {token}", "Accept": "application/json, application/problem+json"},
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Accept": "application/json, application/problem+json",
+            },
             timeout=timeout,
             # reading the certificates takes 25-50 ms, and plain HTTP needs none
             verify=parts.scheme == "https",
@@ -139,7 +142,9 @@ def error_of(answer: httpx.Response) -> JobsError:
             "than a problem.",
             hint="Check that the address is that of an autocode-jobs service.",
         )
-    data = {str(name): value for name, value in body.items() if name not in {"title", "error", "detail", "hint"}}
+    data = {
+        str(name): value for name, value in body.items() if name not in {"title", "error", "detail", "hint"}
+    }
     if "errors" in data:
         data["fields"] = data.pop("errors")
     cls = _BY_TYPE.get(kind, JobsError)
