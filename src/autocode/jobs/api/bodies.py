@@ -17,7 +17,7 @@ __all__ = ["idempotency_key", "if_match", "model_of", "pointer", "read_json", "r
 M = TypeVar("M", bound=BaseModel)
 
 _KEY: Final = re.compile(r'"([!#-\[\]-~ ]{1,255})"|([!#-+\--~]{1,255})')
-"""A string of RFC 8941 without escapes, as the draft on Idempotency-Key has it; or the same without quotes."""
+"""A string of RFC 8941 without escapes, as the draft on Idempotency-Key has it; or without the quotes."""
 
 _REVISION: Final = re.compile(r'"([0-9]{1,18})"')
 _WAIT: Final = re.compile(r"(?:^|,)\s*wait\s*=\s*([0-9]{1,6})\s*(?:;[^,]*)?(?=,|$)", re.IGNORECASE)
@@ -124,7 +124,7 @@ def if_match(request: Request) -> int:
 
 
 def wait_seconds(request: Request, most: float) -> float | None:
-    """Return how long ``Prefer: wait=N`` lets the answer take, at most *most*; ``None`` where it isn't asked for."""
+    """Return how long ``Prefer: wait=N`` lets the answer take, at most *most*; ``None`` without it."""
     found = _WAIT.search(", ".join(request.headers.getlist("prefer")))
     return None if found is None else min(float(found[1]), most)
 

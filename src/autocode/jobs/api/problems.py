@@ -22,6 +22,7 @@ __all__ = [
     "STATUSES",
     "JsonResponse",
     "Problem",
+    "discreet",
     "install",
     "masked",
     "problem",
@@ -77,6 +78,10 @@ class Problem(JsonResponse):
 
     media_type = MEDIA_TYPE
 
+    def render(self, content: Any) -> bytes:
+        """Return *content* as bytes, without the secret of a token that the client put somewhere."""
+        return _SECRETS.sub(r"\1***", super().render(content).decode("ascii")).encode("ascii")
+
 
 def status_of(error: JobsError) -> int:
     """Return the HTTP status that *error* is answered with."""
@@ -95,8 +100,8 @@ def problem(error: JobsError, *, status: int | None = None) -> Problem:
         "type": error.type,
         "title": error.title,
         "status": code,
-        "detail": masked(error.detail),
-        "hint": masked(error.hint),
+        "detail": error.detail[:_LONGEST],
+        "hint": error.hint[:_LONGEST],
     }
     data = dict(error.data)
     fields = data.pop("fields", None)
@@ -112,6 +117,11 @@ def problem(error: JobsError, *, status: int | None = None) -> Problem:
     return Problem({**data, **body}, status_code=code, headers=headers)
 
 
+def discreet(error: JobsError) -> JobsError:
+    """Return *error* without its detail, which may name hosts, accounts and paths to anybody who asks."""
+    return type(error)(f"{error.title}. The service's log says more.", hint=error.hint)
+
+
 def install(app: FastAPI) -> None:
     """Let *app* answer every error with a problem."""
     app.add_exception_handler(JobsError, _own)
@@ -122,15 +132,16 @@ def install(app: FastAPI) -> None:
 
 def _own(_request: Request, error: Exception) -> Response:
     assert isinstance(error, JobsError)
-    if status_of(error) == 500:
-        _log.error("a request failed: %s", masked(error.detail), exc_info=error)
-    return problem(error)
+    code = status_of(error)
+    if code >= 500:
+        _log.error("a request failed: %s", masked(error.detail), exc_info=error if code == 500 else None)
+    return problem(discreet(error) if code >= 500 else error)
 
 
 def _invalid(_request: Request, error: Exception) -> Response:
     """Name each parameter of the query that is off."""
     assert isinstance(error, RequestValidationError)
-    fields = [{"parameter": masked(str(item["loc"][-1])), "detail": item["msg"]} for item in error.errors()]
+    fields = [{"parameter": masked(str(item["loc"][1])), "detail": item["msg"]} for item in error.errors()]
     told = "; ".join(f"{item['parameter']}: {item['detail']}" for item in fields)
     return problem(errors.UsageError(f"The query is off: {told}.", hint=_QUERY_HINT, fields=fields))
 

@@ -1,4 +1,4 @@
-"""``POST /v1/jobs``: accepted once, durable before the answer, nothing stored where the answer is a refusal."""
+"""``POST /v1/jobs``: accepted once, durable before the answer; a refusal stores nothing."""
 
 from __future__ import annotations
 

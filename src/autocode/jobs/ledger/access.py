@@ -1,8 +1,8 @@
 """Who may call: tokens, and logins that work once.
 
-Only digests are stored, so a copy of the database opens nothing. A token is ``ajt_<id>_<secret>``: the id finds
-its row and may be shown, the secret is 256 random bits. With that much randomness a plain SHA-256 is as good as
-a slow hash, and costs a call nothing.
+Only digests are stored, so a copy of the database opens nothing. A token is ``ajt_<id>_<secret>``: the id
+finds its row and may be shown, the secret is 256 random bits. With that much randomness a plain SHA-256 is as
+good as a slow hash, and costs a call nothing.
 """
 
 from __future__ import annotations
