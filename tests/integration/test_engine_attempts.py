@@ -13,7 +13,6 @@ from autocode.jobs.clock import parse_time
 from autocode.jobs.engine.server import Address
 from autocode.jobs.ledger import attempts, events, results
 from autocode.jobs.model import DeadReason, JobStatus
-from autocode.jobs.projection import Outcome
 from autocode.jobs.testing import scenarios
 from autocode.jobs.testing.scenarios import witnessed
 from engine_world import Engine, runs_of, until
@@ -228,15 +227,15 @@ def test_a_cancelled_job_is_dead_and_its_step_stops(engine: Engine) -> None:
     running = engine.start(scenarios.SLOW, "cancel", seconds=60.0)
     until(lambda: witnessed(engine.witness) != [], within=90)
 
-    asked = results.request_cancel(engine.system.db, "cancel")
-    # the attempt itself is told by whoever ends it; here a person's request ends it in the ledger
-    [attempt] = engine.attempts("cancel")
-    attempts.end(engine.system.db, "cancel", attempt.n, Outcome.CANCELLED)
+    asked = results.request_cancel(engine.system.db, "cancel", actor="ann", reason="too slow")
     status, told = running.ends()
 
     assert asked
     assert (status, told) == (0, "")
     assert (running.looks[-1]["status"], running.looks[-1]["reason"]) == ("dead", "cancelled")
+    assert running.looks[-1]["error"] is None
+    [attempt] = engine.attempts("cancel")
+    assert (attempt.outcome, attempt.error) == ("cancelled", None)
     assert len(witnessed(engine.witness)) == 1
 
 
