@@ -35,7 +35,7 @@ def main() -> int:
         try:
             return serve(system, None, **options)
         except JobsError as error:
-            print(f"{error.type}: {error.detail}", flush=True)
+            sys.stdout.write(f"{error.type}: {error.detail}\n")
             return 2
 
 

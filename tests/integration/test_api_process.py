@@ -19,8 +19,11 @@ from typing import Any
 import httpx
 import pytest
 
+from autocode.jobs.api.process import serve
 from autocode.jobs.client import Client, discover
 from autocode.jobs.engine.locks import is_held
+from autocode.jobs.engine.system import System, open_system
+from autocode.jobs.errors import UsageError
 from autocode.jobs.settings import Home
 
 SOURCES = Path(__file__).parents[2] / "src"
@@ -206,29 +209,39 @@ def test_it_comes_back_at_the_same_address(tmp_path: Path) -> None:
             assert second.end(signal.SIGINT) == 0
 
 
-def test_a_taken_port_is_told_or_passed_by(tmp_path: Path) -> None:
-    """A port that was asked for and is taken is an error; the last one, where it is taken, another."""
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    """Give a home that nobody serves."""
+    with open_system(Home(tmp_path / "home")) as opened:
+        yield opened
+
+
+def test_a_taken_port_is_told(system: System) -> None:
+    """A port that was asked for and is taken is an error that names it, and the home stays free."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        taken.listen()
         port = taken.getsockname()[1]
-        with served(tmp_path, port=port) as refused:
-            told, _ = refused.process.communicate(timeout=60)
-        home = Home(tmp_path / "home")
-        (home.run / "api.json").write_text(
-            json.dumps({"pid": 1, "url": f"http://127.0.0.1:{port}", "at": ""})
-        )
+
+        with pytest.raises(UsageError, match=f"Port {port} "):
+            serve(system, None, port=port)
+
+    assert not is_held(system.home.run / "api.lock")
+
+
+def test_the_last_port_is_passed_by_where_it_is_taken(tmp_path: Path) -> None:
+    """Where somebody else has the home's last port, the service gets another."""
+    home = Home(tmp_path / "home")
+    home.prepare()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        (home.run / "api.json").write_text(json.dumps({"pid": 1, "url": url, "at": ""}))
         with served(tmp_path) as serving:
-            url = serving.facts()["url"]
-
-    assert f"Port {port}" in told
-    assert not url.endswith(f":{port}")
+            assert serving.facts()["url"] != url
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - refused, not bound
-def test_other_machines_are_kept_out(tmp_path: Path, host: str) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "jobs.example"])  # noqa: S104 - refused
+def test_other_machines_are_kept_out(system: System, host: str) -> None:
     """An address that other machines reach is refused unless it is allowed explicitly."""
-    with served(tmp_path, host=host) as refused:
-        told, _ = refused.process.communicate(timeout=60)
-
-    assert (refused.process.returncode, told.partition(":")[0]) == (2, "usage")
+    with pytest.raises(UsageError, match="other machines"):
+        serve(system, None, host=host)

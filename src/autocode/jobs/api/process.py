@@ -172,6 +172,8 @@ def _run(app: FastAPI, listening: socket.socket, announce: Callable[[], None]) -
     config = uvicorn.Config(
         app,
         log_config=None,
+        # what it logs below warnings quotes headers and queries of WebSocket requests
+        log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
