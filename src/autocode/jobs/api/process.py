@@ -28,9 +28,13 @@ from autocode.jobs.engine.system import System
 from autocode.jobs.errors import TokenInvalid, UsageError
 from autocode.jobs.ledger import access
 from autocode.jobs.ledger.access import Role
+from autocode.jobs.operations.export import EXPORT
 from autocode.jobs.settings import write_durably
 
-__all__ = ["OWN_TOKEN_NAME", "serve"]
+__all__ = ["KINDS", "OWN_TOKEN_NAME", "own_token", "serve"]
+
+KINDS: Final = (EXPORT,)
+"""The kinds that this package brings; importing them is what makes them known to the routes."""
 
 OWN_TOKEN_NAME: Final = "this machine"  # noqa: S105 - a name
 """Whom the audit names where a command of this home acted."""
