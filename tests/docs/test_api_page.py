@@ -9,7 +9,7 @@ from pathlib import Path
 
 from api_served import served
 from api_world import kill
-from autocode.jobs import errors
+from autocode.jobs import errors, request_errors
 from autocode.jobs.api import problems
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.ledger import jobs
@@ -53,7 +53,7 @@ def test_every_error_of_a_request_is_explained() -> None:
     """The table of errors has each type that the table of statuses has, with its status."""
     page = PAGE.read_text("utf-8").split("\n## Errors\n", 1)[1]
     inside = {errors.AttemptEnded, errors.IllegalTransition, errors.HomeUnusable}
-    inside |= {errors.ServerUnavailable, errors.ServiceUnavailable}
+    inside |= {errors.ServerUnavailable, request_errors.ServiceUnavailable}
 
     missing = [
         cls.type

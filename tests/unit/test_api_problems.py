@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from api_world import Api, noop
-from autocode.jobs import errors
+from autocode.jobs import errors, request_errors
 from autocode.jobs.api import problems
 from autocode.jobs.client.transport import error_of
 from autocode.jobs.errors import JobsError
@@ -21,7 +21,7 @@ def family(cls: type[JobsError]) -> Iterator[type[JobsError]]:
     """Yield every class of the tree."""
     yield cls
     for child in cls.__subclasses__():
-        if child.__module__ == errors.__name__:
+        if child.__module__ in {errors.__name__, request_errors.__name__}:
             yield from family(child)
 
 

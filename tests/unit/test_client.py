@@ -20,14 +20,12 @@ from autocode.jobs.errors import (
     JobNotFound,
     JobsError,
     KindUnknown,
-    NotAllowed,
     PayloadInvalid,
     RevisionMoved,
-    ServiceUnavailable,
-    TokenInvalid,
     UsageError,
 )
 from autocode.jobs.ledger.access import Role
+from autocode.jobs.request_errors import NotAllowed, ServiceUnavailable, TokenInvalid
 from autocode.jobs.settings import Home
 from ledger_world import begin, look
 

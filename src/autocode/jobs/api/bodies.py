@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from autocode.jobs.errors import PreconditionMissing, RequestInvalid, RequestTooLarge, UsageError
+from autocode.jobs.errors import UsageError
+from autocode.jobs.request_errors import PreconditionMissing, RequestInvalid, RequestTooLarge
 
 __all__ = ["idempotency_key", "if_match", "model_of", "pointer", "read_json", "read_text", "wait_seconds"]
 

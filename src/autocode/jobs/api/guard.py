@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autocode.jobs.api.problems import masked, problem
 from autocode.jobs.api.settings import is_loopback
-from autocode.jobs.errors import RequestRefused
+from autocode.jobs.request_errors import RequestRefused
 
 __all__ = ["Guard"]
 

@@ -16,9 +16,10 @@ from autocode.jobs.api.problems import JsonResponse
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.clock import rfc3339
-from autocode.jobs.errors import JobsError, RequestRefused, TokenInvalid
+from autocode.jobs.errors import JobsError
 from autocode.jobs.ledger import access, listing
 from autocode.jobs.ledger.access import SESSION_LIFETIME, Principal
+from autocode.jobs.request_errors import RequestRefused, TokenInvalid
 
 __all__ = ["router"]
 

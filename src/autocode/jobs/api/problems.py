@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from autocode.jobs import errors
+from autocode.jobs import errors, request_errors
 from autocode.jobs.errors import JobsError
 
 __all__ = [
@@ -35,26 +35,26 @@ RETRY_SECONDS: Final = 2
 """What ``Retry-After`` says while the database can't be reached."""
 
 STATUSES: Final[Mapping[type[JobsError], int]] = {
-    errors.RequestInvalid: 400,
-    errors.TokenInvalid: 401,
-    errors.NotAllowed: 403,
-    errors.RequestRefused: 403,
+    request_errors.RequestInvalid: 400,
+    request_errors.TokenInvalid: 401,
+    request_errors.NotAllowed: 403,
+    request_errors.RequestRefused: 403,
     errors.JobNotFound: 404,
     errors.AttemptEnded: 409,
     errors.IllegalTransition: 409,
     errors.JobFinished: 409,
     errors.JobNotDead: 409,
     errors.RevisionMoved: 412,
-    errors.RequestTooLarge: 413,
+    request_errors.RequestTooLarge: 413,
     errors.JobConflict: 422,
     errors.KindUnknown: 422,
     errors.PayloadInvalid: 422,
     errors.UsageError: 422,
-    errors.PreconditionMissing: 428,
+    request_errors.PreconditionMissing: 428,
     errors.HomeUnusable: 503,
     errors.LedgerUnavailable: 503,
     errors.ServerUnavailable: 503,
-    errors.ServiceUnavailable: 503,
+    request_errors.ServiceUnavailable: 503,
     errors.DiskFull: 507,
 }
 """The status of each class; one that isn't named has that of its parent, and 500 where none is."""
@@ -152,7 +152,7 @@ _QUERY_HINT: Final = "Correct the parameters named in `errors`; /openapi.json ha
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = f"{request.method} {masked(request.url.path)}: {error.detail}."
-    answer = problem(errors.RequestInvalid(detail), status=error.status_code)
+    answer = problem(request_errors.RequestInvalid(detail), status=error.status_code)
     answer.headers.update(error.headers or {})
     return answer
 

@@ -25,10 +25,11 @@ from autocode.jobs.clock import rfc3339
 from autocode.jobs.engine import locks
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.system import System
-from autocode.jobs.errors import TokenInvalid, UsageError
+from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import access
 from autocode.jobs.ledger.access import Role
 from autocode.jobs.operations.export import EXPORT
+from autocode.jobs.request_errors import TokenInvalid
 from autocode.jobs.settings import write_durably
 
 __all__ = ["KINDS", "OWN_TOKEN_NAME", "own_token", "serve"]

@@ -40,8 +40,9 @@ class Accepted:
 class Client:
     """A client of one service. One thread at a time may use it.
 
-    Every call raises :class:`~autocode.jobs.errors.ServiceUnavailable` where the service doesn't answer,
-    ``TokenInvalid`` and ``NotAllowed`` where the token doesn't do; what else it raises stands with it.
+    Every call raises ``ServiceUnavailable`` where the service doesn't answer, ``TokenInvalid`` and
+    ``NotAllowed`` where the token doesn't do (all in :mod:`autocode.jobs.request_errors`); what else it
+    raises stands with it.
     Reading, submitting and cancelling are repeated for *patience* seconds while the service is away: they
     can't happen twice.
 

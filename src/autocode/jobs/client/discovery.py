@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from autocode.jobs.client.client import Client
-from autocode.jobs.errors import ServiceUnavailable, UsageError
+from autocode.jobs.errors import UsageError
+from autocode.jobs.request_errors import ServiceUnavailable
 from autocode.jobs.settings import Home
 
 __all__ = ["discover"]

@@ -19,9 +19,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from autocode.jobs.canonical import digest_of
-from autocode.jobs.errors import TokenInvalid, UsageError
+from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
+from autocode.jobs.request_errors import TokenInvalid
 
 __all__ = [
     "LOGIN_LIFETIME",
