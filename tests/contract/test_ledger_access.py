@@ -80,7 +80,7 @@ def test_a_revoked_token_is_refused_at_once(database: Database) -> None:
         access.verify(database, made.text)
 
 
-@pytest.mark.parametrize("changes", [{"name": " "}, {"lifetime": timedelta(0)}])
+@pytest.mark.parametrize("changes", [{"name": " "}, {"name": "a\x00b"}, {"lifetime": timedelta(0)}])
 def test_a_token_that_makes_no_sense_is_refused(database: Database, changes: dict[str, object]) -> None:
     """A token without a name, or one that has expired at its birth, isn't made."""
     before = contents(database)

@@ -117,6 +117,7 @@ def test_of_two_who_retry_one_is_told(api: Api) -> None:
     [
         {},
         {"reason": " "},
+        {"reason": "a\x00b"},
         {**WHY, "from": "middle"},
         {**WHY, "attempts": 0},
         {**WHY, "force": True},

@@ -17,7 +17,10 @@ _ID: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
 
 Id = Annotated[str, StringConstraints(pattern=_ID)]
 Text = Annotated[str, StringConstraints(max_length=1_000)]
-Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
+# no NUL: the audit keeps it, and PostgreSQL takes none
+Reason = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000, pattern=r"^[^\x00]+$")
+]
 
 
 class _Strict(BaseModel):

@@ -73,7 +73,8 @@ class Threads:
                 return await asyncio.shield(done)
         except TimeoutError:
             if done.done():
-                raise
+                # it was done in the very moment in which the time was over
+                return done.result()
             self._abandoned += 1
             done.add_done_callback(self._returned)
             raise LedgerUnavailable("The ledger's database did not answer in time.", hint=_HINT) from None

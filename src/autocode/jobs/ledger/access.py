@@ -22,6 +22,7 @@ from autocode.jobs.canonical import digest_of
 from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger.words import required
 from autocode.jobs.request_errors import TokenInvalid
 
 __all__ = [
@@ -47,6 +48,8 @@ SESSION_LIFETIME: Final = timedelta(hours=12)
 
 LOGIN_LIFETIME: Final = timedelta(minutes=15)
 """How long a login that nobody redeems stays good."""
+
+_LONGEST_NAME: Final = 200
 
 _NO_TOKEN: Final = "The token is unknown, has expired or was revoked."  # noqa: S105 - a sentence
 _NO_LOGIN: Final = "The login link is unknown, has expired or was used before."
@@ -128,10 +131,9 @@ def create_token(
         sessions: the sessions whose jobs it may see; all where none are given.
 
     Raises:
-        UsageError: the name is empty, or the lifetime isn't positive; nothing was written.
+        UsageError: the name is empty, too long or no text, or the lifetime isn't positive.
     """
-    if not name.strip():
-        raise UsageError("A token needs a name.", hint="Name the person or program that will use it.")
+    name = required(name, "token's name", longest=_LONGEST_NAME)
     if lifetime is not None and lifetime <= timedelta(0):
         raise UsageError(
             "A token's lifetime must be positive.", hint="Leave it out for one that never expires."
