@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,6 +17,7 @@ from prefect.client.schemas.objects import StateType
 from autocode.jobs.clock import Clock
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.reconcile import Reconciler, sweep_ledger
+from autocode.jobs.engine.rescue import SeenRun
 from autocode.jobs.engine.system import System
 from autocode.jobs.ledger import attempts, jobs, queries, results
 from autocode.jobs.ledger.attempts import Attempt
@@ -52,19 +53,27 @@ class FakeRuns:
     """Prefect, as far as the reconciler asks: one state for every run, and a record of what was closed."""
 
     says: RunState = field(default_factory=RunState)
+    deployed: bool = True
+    ours: bool = True
     closed: list[tuple[str, Outcome]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    looks: list[list[str]] = field(default_factory=list)
 
-    async def state(self, run_id: str) -> RunState:
-        """Return the state that the test chose."""
-        return self.says
+    async def look(self, run_ids: Collection[str]) -> dict[str, SeenRun]:
+        """Return the state that the test chose for every run."""
+        self.looks.append(sorted(run_ids))
+        return {} if self.says.type is None else dict.fromkeys(run_ids, self.seen)
 
-    async def close(self, run_id: str, outcome: Outcome, *, only_look: bool) -> bool:
-        """Close the run unless it has ended."""
-        if self.says.gone or self.says.type in ENDED_STATES:
-            return True
-        if only_look or self.says.type is None:
-            return False
-        self.closed.append((run_id, outcome))
+    @property
+    def seen(self) -> SeenRun:
+        """The run as Prefect shows it."""
+        return SeenRun(self.says, self.deployed, self.ours)
+
+    async def close(self, run_id: str, outcome: Outcome, message: str) -> bool:
+        """Close the run unless it is gone."""
+        if not self.says.gone:
+            self.closed.append((run_id, outcome))
+            self.told.append(message)
         return True
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "fingerprint",
     "lock",
     "payload_of",
+    "session_of",
 ]
 
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -65,10 +66,15 @@ def fingerprint(kind: str, payload: Mapping[str, Any]) -> str:
     return digest_of(canonical_json({"kind": kind, "payload": dict(payload)}))
 
 
-def enqueue(db: Database, new: NewJob) -> bool:
+def enqueue(db: Database, new: NewJob, *, flow_run_id: str | None = None) -> bool:
     """Accept *new*: its row, its first attempt and its first event in one transaction.
 
     Idempotent by id: the same request again changes nothing.
+
+    Args:
+        db: the ledger.
+        new: the request.
+        flow_run_id: the run that the first attempt has already, where Prefect itself started it.
 
     Returns:
         Whether the job is new.
@@ -83,7 +89,7 @@ def enqueue(db: Database, new: NewJob) -> bool:
             hint="Use letters, digits, '.', '_', ':' and '-', at most 128, starting with a letter or digit.",
         )
     with db.write() as tx:
-        created = _insert(tx, new, db.clock.now())
+        created = _insert(tx, new, db.clock.now(), flow_run_id)
         if not created:
             _same_request(tx, new)
     if created:
@@ -150,6 +156,12 @@ def payload_of(db: Database, job_id: str) -> tuple[str, dict[str, Any]]:
     return row.kind, row.payload
 
 
+def session_of(db: Database, job_id: str) -> str | None:
+    """Return the session that the job belongs to, where there is one."""
+    with db.read() as tx:
+        return tx.execute(sa.select(t.jobs.c.session_id).where(t.jobs.c.job_id == job_id)).scalar()
+
+
 def lock(tx: sa.Connection, job_id: str) -> None:
     """Take the job's row lock for the rest of the transaction; every writer of its facts does it first.
 
@@ -165,7 +177,7 @@ def lock(tx: sa.Connection, job_id: str) -> None:
         raise JobNotFound(f"There is no job {job_id!r}.")
 
 
-def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
+def _insert(tx: sa.Connection, new: NewJob, now: datetime, flow_run_id: str | None = None) -> bool:
     created = insert_missing(
         tx,
         t.jobs,
@@ -196,7 +208,13 @@ def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
     )
     tx.execute(
         sa.insert(t.attempts).values(
-            job_id=new.job_id, n=1, due_at=now, renewals=0, counts=False, run_closed=False
+            job_id=new.job_id,
+            n=1,
+            due_at=now,
+            flow_run_id=flow_run_id,
+            renewals=0,
+            counts=False,
+            run_closed=False,
         )
     )
     record(tx, new.job_id, Fact.ENQUEUED, {}, now)

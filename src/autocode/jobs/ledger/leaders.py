@@ -75,7 +75,8 @@ class Leadership:
         """Look once: renew, take over, or stand by; return the term of this candidate's lead, or ``None``.
 
         The lead is taken when nobody holds it, when its holder is provably gone, and when its counter stood
-        still for a lease in which this candidate looked all the time. The term grows by one each time. Atomic.
+        still for a lease in which this candidate looked all the time. The term grows by one each time.
+        Atomic.
 
         Raises:
             LedgerUnavailable: the database can't be reached; what was measured so far is forgotten, since
@@ -188,7 +189,7 @@ def assert_leading(tx: sa.Connection, role: str, term: int) -> None:
     row = sa.select(t.leaders.c.term, t.leaders.c.holder).where(t.leaders.c.role == role)
     if tx.dialect.name == "postgresql":
         row = row.add_columns(
-            sa.func.set_config("idle_in_transaction_session_timeout", f"{LEADER_LEASE_SECONDS:g}s", True)  # noqa: FBT003 - SQL has no keywords
+            sa.func.set_config("idle_in_transaction_session_timeout", f"{LEADER_LEASE_SECONDS:g}s", True)
         )
     found = tx.execute(row.with_for_update(read=True)).first()
     if found is None or found.term != term or found.holder == _NOBODY:

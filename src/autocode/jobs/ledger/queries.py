@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -16,7 +16,10 @@ from autocode.jobs.ledger.database import Database
 from autocode.jobs.model import TERMINAL, DeadReason, JobStatus
 from autocode.jobs.resource import Checkpoint, HistoryEntry, Job, Problem, Progress, Result, Times
 
-__all__ = ["JobRows", "get", "list_jobs", "load", "open_jobs", "resource"]
+__all__ = ["JobRows", "get", "list_jobs", "load", "load_many", "open_ids", "open_jobs", "resource", "untold"]
+
+_AT_ONCE: Final = 500
+"""How many jobs one query asks for at most."""
 
 _OPEN: Final = [status.value for status in JobStatus if status not in TERMINAL]
 
@@ -62,6 +65,47 @@ def load(tx: sa.Connection, job_id: str, *, history: bool = True) -> JobRows:
     return JobRows(job, status, tx.execute(attempts).all(), by_seq)
 
 
+def load_many(tx: sa.Connection, job_ids: Sequence[str]) -> dict[str, JobRows]:
+    """Read the rows of several jobs, as :func:`load` does without history, by four queries in all.
+
+    Ids that no job has are left out.
+    """
+    found: dict[str, JobRows] = {}
+    for first in range(0, len(job_ids), _AT_ONCE):
+        wanted = job_ids[first : first + _AT_ONCE]
+        jobs = tx.execute(sa.select(t.jobs).where(t.jobs.c.job_id.in_(wanted))).all()
+        known = {
+            row.job_id: row
+            for row in tx.execute(sa.select(t.statuses).where(t.statuses.c.job_id.in_(wanted)))
+        }
+        attempts = sa.select(t.attempts).where(t.attempts.c.job_id.in_(wanted))
+        of_attempts = _grouped(tx.execute(attempts.order_by(t.attempts.c.job_id, t.attempts.c.n)))
+        checkpoints = (
+            sa.select(t.checkpoints)
+            .join(t.statuses, t.statuses.c.job_id == t.checkpoints.c.job_id)
+            .where(t.checkpoints.c.job_id.in_(wanted), t.checkpoints.c.seq >= t.statuses.c.checkpoint_seq)
+        )
+        of_checkpoints = _grouped(tx.execute(checkpoints))
+        for job in jobs:
+            by_seq = {row.seq: row for row in of_checkpoints.get(job.job_id, ())}
+            found[job.job_id] = JobRows(job, known[job.job_id], of_attempts[job.job_id], by_seq)
+    return found
+
+
+def _grouped(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
+    grouped: dict[str, list[sa.Row[Any]]] = {}
+    for row in rows:
+        grouped.setdefault(row.job_id, []).append(row)
+    return grouped
+
+
+def untold(tx: sa.Connection) -> set[str]:
+    """Return the ids of the jobs with events that nobody was told of."""
+    return set(
+        tx.execute(sa.select(t.events.c.job_id).where(t.events.c.cursor.is_(None)).distinct()).scalars()
+    )
+
+
 def get(db: Database, job_id: str) -> Job:
     """Return the job resource as it was last persisted.
 
@@ -85,6 +129,12 @@ def list_jobs(db: Database, *, limit: int = 50) -> list[Job]:
 
 def open_jobs(db: Database) -> list[str]:
     """Return the ids of jobs that reconcile has to look at: not terminal, or with something still to tell."""
+    with db.read() as tx:
+        return open_ids(tx)
+
+
+def open_ids(tx: sa.Connection) -> list[str]:
+    """Return what :func:`open_jobs` does, in the caller's transaction."""
     query = (
         sa.select(t.statuses.c.job_id)
         .where(t.statuses.c.status.in_(_OPEN))
@@ -95,8 +145,7 @@ def open_jobs(db: Database) -> list[str]:
             ),
         )
     )
-    with db.read() as tx:
-        return sorted(tx.execute(query).scalars())
+    return sorted(tx.execute(query).scalars())
 
 
 def resource(rows: JobRows, status: Mapping[Any, Any], *, with_history: bool = True) -> Job:

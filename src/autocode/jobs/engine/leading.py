@@ -1,0 +1,136 @@
+"""What the leading reconciler does in its term: sweep, submit, adopt, look at Prefect, each in a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import httpx
+from prefect.client.orchestration import PrefectClient
+
+from autocode.jobs.engine import holder
+from autocode.jobs.engine.adopt import Adopter
+from autocode.jobs.engine.deployments import Deployments
+from autocode.jobs.engine.reconcile import Reconciler
+from autocode.jobs.engine.rescue import Rescue
+from autocode.jobs.engine.runs import PrefectRuns
+from autocode.jobs.engine.submit import Submitter
+from autocode.jobs.engine.system import System
+from autocode.jobs.engine.view import PrefectView, follow_events
+from autocode.jobs.errors import JobsError, LeadershipLost, LedgerUnavailable
+from autocode.jobs.ledger import attempts
+
+__all__ = ["Lead"]
+
+_SWEEP_SECONDS: Final = 1.0
+"""Pause between two sweeps that nothing woke; leases have to be looked at twice in each."""
+
+_ADOPT_SECONDS: Final = 2.0
+
+_TROUBLE_SECONDS: Final = 0.5
+"""Pause after a failure, so that what is away isn't asked without end."""
+
+logger = logging.getLogger(__name__)
+
+
+class Lead:
+    """One term. Every write is held against the term by the database that *system* has.
+
+    Args:
+        system: the opened home, its database guarded by the term.
+        client: an open client.
+    """
+
+    def __init__(self, system: System, client: PrefectClient) -> None:
+        self._system = system
+        self._facts = asyncio.Event()
+        self._outbox = asyncio.Event()
+        self._arrivals = asyncio.Event()
+        self._view = PrefectView(PrefectRuns(client), self._facts.set)
+        rescue = Rescue(system.db.clock, driven=lambda: holder.driven(system.home))
+        self._reconciler = Reconciler(system, self._view, rescue=rescue)
+        self._deployments = Deployments(client)
+        self._submitter = Submitter(system, client, self._deployments)
+        self._adopter = Adopter(system, client)
+        self._deployed = False
+
+    def wake(self) -> None:
+        """Look at the ledger at once: a fact was committed."""
+        self._facts.set()
+        self._outbox.set()
+
+    async def run(self) -> None:
+        """Work until the lead is lost, or until it is cancelled.
+
+        Raises:
+            ExceptionGroup: with :class:`~autocode.jobs.errors.LeadershipLost` where another leads now.
+        """
+        await asyncio.to_thread(self._tidy)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._view.follow())
+            group.create_task(follow_events(self._hint))
+            group.create_task(_for_ever("sweep", self._facts, _SWEEP_SECONDS, self._sweep))
+            group.create_task(_for_ever("submit", self._outbox, _SWEEP_SECONDS, self._submit))
+            group.create_task(_for_ever("adopt", self._arrivals, _ADOPT_SECONDS, self._adopt))
+
+    def _hint(self) -> None:
+        self._view.ask()
+        self._arrivals.set()
+
+    async def _sweep(self) -> None:
+        try:
+            await self._reconciler.sweep()
+        except LedgerUnavailable:
+            # nobody could renew: each lease has its whole time once the database is back
+            self._reconciler.forget_leases()
+            raise
+
+    async def _submit(self) -> None:
+        if not self._deployed:
+            await self._deployments.ensure_all()
+            self._deployed = True
+        await self._submitter.submit_all()
+
+    async def _adopt(self) -> None:
+        await self._adopter.adopt_all()
+
+    def _tidy(self) -> None:
+        """Remove what processes that were killed left behind; what can't be removed now can later."""
+        with suppress(JobsError, OSError):
+            holder.sweep(self._system.home, attempts.open_holders(self._system.db))
+            self._system.store.sweep_temp()
+
+
+async def _for_ever(
+    name: str, woken: asyncio.Event, pause: float, work: Callable[[], Awaitable[None]]
+) -> None:
+    """Do *work* at once, whenever it is *woken*, and after each *pause*; tell of trouble once."""
+    told = ""
+    while True:
+        woken.clear()
+        trouble = await _tried(work)
+        if trouble != told:
+            logger.warning("%s: %s", name, trouble or "works again")
+            told = trouble
+        if trouble:
+            await asyncio.sleep(_TROUBLE_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await woken.wait()
+
+
+async def _tried(work: Callable[[], Awaitable[None]]) -> str:
+    try:
+        await work()
+    except LeadershipLost:
+        raise
+    except (httpx.HTTPError, TimeoutError, JobsError) as error:
+        return f"{type(error).__name__}: {error}"
+    except Exception as error:
+        # one job that can't be looked at must not keep all others waiting for ever
+        logger.exception("unexpected")
+        return f"{type(error).__name__}: {error}"
+    return ""
