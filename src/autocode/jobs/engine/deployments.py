@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -14,6 +15,7 @@ from prefect.utilities.callables import parameter_schema
 
 from autocode.jobs import kinds
 from autocode.jobs.engine.loading import entrypoint_of, load_flow
+from autocode.jobs.errors import KindUnknown
 from autocode.jobs.kinds import Kind
 
 __all__ = ["POOL", "POOL_TYPE", "SERVICE", "TAG", "Deployments"]
@@ -28,6 +30,8 @@ SERVICE: Final = "service"
 """The name of the deployment of each kind."""
 
 TAG: Final = "autocode-jobs"
+
+logger = logging.getLogger(__name__)
 
 
 class Deployments:
@@ -62,9 +66,16 @@ class Deployments:
             return self._known[kind.name]
 
     async def ensure_all(self) -> None:
-        """Make what is missing for every registered kind; raises as :meth:`of` does."""
+        """Make what is missing for every registered kind; a kind without its flow's file is told of.
+
+        Raises:
+            httpx.HTTPError: Prefect doesn't answer as it should.
+        """
         for kind in kinds.registered():
-            await self.of(kind)
+            try:
+                await self.of(kind)
+            except KindUnknown as error:
+                logger.warning("%s", error)
 
     def forget(self, kind: Kind[Any]) -> None:
         """Look again at the next call: Prefect answered that the deployment is gone."""
@@ -86,7 +97,8 @@ class Deployments:
                 return
 
     async def _make(self, kind: Kind[Any]) -> UUID:
-        flow = load_flow(kind)
+        # importing a flow's file may take a while
+        flow = await asyncio.to_thread(load_flow, kind)
         entrypoint = entrypoint_of(kind)
         folder = str(Path(entrypoint.rpartition(":")[0]).parent)
         flow_id = await self._client.create_flow(flow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
@@ -30,8 +31,12 @@ _SWEEP_SECONDS: Final = 1.0
 
 _ADOPT_SECONDS: Final = 2.0
 
+_DEPLOY_SECONDS: Final = 5.0
+
 _TROUBLE_SECONDS: Final = 0.5
 """Pause after a failure, so that what is away isn't asked without end."""
+
+_BREATH_SECONDS: Final = 0.25
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +53,6 @@ class Lead:
         self._system = system
         self._facts = asyncio.Event()
         self._outbox = asyncio.Event()
-        self._arrivals = asyncio.Event()
         self._view = PrefectView(PrefectRuns(client), self._facts.set)
         rescue = Rescue(system.db.clock, driven=lambda: holder.driven(system.home))
         self._reconciler = Reconciler(system, self._view, rescue=rescue)
@@ -71,14 +75,12 @@ class Lead:
         await asyncio.to_thread(self._tidy)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._view.follow())
-            group.create_task(follow_events(self._hint))
+            group.create_task(follow_events(self._view.ask))
             group.create_task(_for_ever("sweep", self._facts, _SWEEP_SECONDS, self._sweep))
             group.create_task(_for_ever("submit", self._outbox, _SWEEP_SECONDS, self._submit))
-            group.create_task(_for_ever("adopt", self._arrivals, _ADOPT_SECONDS, self._adopt))
-
-    def _hint(self) -> None:
-        self._view.ask()
-        self._arrivals.set()
+            group.create_task(_for_ever("deploy", asyncio.Event(), _DEPLOY_SECONDS, self._deploy))
+            # nothing wakes it: a worker that is faster adopts by its claim
+            group.create_task(_for_ever("adopt", asyncio.Event(), _ADOPT_SECONDS, self._adopt))
 
     async def _sweep(self) -> None:
         try:
@@ -89,10 +91,13 @@ class Lead:
             raise
 
     async def _submit(self) -> None:
+        await self._submitter.submit_all()
+
+    async def _deploy(self) -> None:
+        """Make what people may start in Prefect, once; no job waits for the deployments of other kinds."""
         if not self._deployed:
             await self._deployments.ensure_all()
             self._deployed = True
-        await self._submitter.submit_all()
 
     async def _adopt(self) -> None:
         await self._adopter.adopt_all()
@@ -111,12 +116,14 @@ async def _for_ever(
     told = ""
     while True:
         woken.clear()
+        began = time.monotonic()
         trouble = await _tried(work)
         if trouble != told:
             logger.warning("%s: %s", name, trouble or "works again")
             told = trouble
-        if trouble:
-            await asyncio.sleep(_TROUBLE_SECONDS)
+        # facts that come faster than they are worked off are taken together: half of the time stays free
+        took = min(time.monotonic() - began, _BREATH_SECONDS)
+        await asyncio.sleep(_TROUBLE_SECONDS if trouble else took)
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await woken.wait()

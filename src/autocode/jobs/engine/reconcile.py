@@ -29,6 +29,9 @@ _REPORT_SECONDS: Final = 30.0
 """How long a process that can't be seen from here has to tell Prefect itself how its attempt ended."""
 
 
+_AT_ONCE: Final = 4
+"""How many jobs are brought up to date at the same time; stamping is serialised by the database anyway."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -99,15 +102,16 @@ class Reconciler:
         seen = await self._look(every.values())
         if job_id is None:
             self._forget_but(every)
-        troubles: list[Exception] = []
-        for rows in every.values():
-            try:
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(rows: JobRows) -> None:
+            async with gate:
                 await self._reconcile(rows, seen, told=rows.job.job_id not in untold)
-            except (LedgerUnavailable, LeadershipLost):
-                raise
-            except Exception as error:
-                logger.debug("a look failed", exc_info=error, extra={"job_id": rows.job.job_id})
-                troubles.append(error)
+
+        done = await asyncio.gather(*map(one, every.values()), return_exceptions=True)
+        troubles = [each for each in done if each is not None]
+        # that the ledger is away, or the lead lost, says more than what came of it
+        troubles.sort(key=lambda error: not isinstance(error, (LedgerUnavailable, LeadershipLost)))
         if troubles:
             raise troubles[0]
 
@@ -129,7 +133,7 @@ class Reconciler:
         return await self._runs.look(wanted) if wanted else {}
 
     async def _reconcile(self, rows: JobRows, every: Mapping[str, SeenRun], *, told: bool) -> None:
-        seen = every.get(rows.attempts[-1].flow_run_id or "", SeenRun())
+        seen = self._seen(rows, every)
         lease = await self._lease(rows)
         ending = self._ending(rows, seen, lease)
         if ending is not None and await asyncio.to_thread(self._end, rows, ending):
@@ -141,6 +145,13 @@ class Reconciler:
         if not told or not statuses.is_current(rows, seen.state, lease):
             await asyncio.to_thread(statuses.stamp, self._system.db, rows.job.job_id, seen.state, lease)
         await self._close_runs(rows, every)
+
+    def _seen(self, rows: JobRows, every: Mapping[str, SeenRun]) -> SeenRun:
+        latest = rows.attempts[-1]
+        seen = every.get(latest.flow_run_id or "", SeenRun())
+        # a service looks at Prefect aside: that a begun attempt's run waits is what it saw before the claim
+        outdated = latest.begun_at is not None and seen.state.type in {"SCHEDULED", "PENDING"}
+        return SeenRun() if outdated and self._rescue is not None else seen
 
     def _reload(self, rows: JobRows) -> JobRows:
         with self._system.db.read() as tx:

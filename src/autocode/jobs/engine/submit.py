@@ -126,16 +126,16 @@ class Submitter:
         session = await asyncio.to_thread(jobs.session_of, self._system.db, job_id)
         try:
             wanted = _Wanted(kinds.get(name), payload, session, job_id, n, due_at)
+            run = await self._create(wanted)
+            _compare(run, payload)
         except KindUnknown as error:
+            # it waits for a service that knows its kind
             if job_id not in self._unknown:
                 logger.warning("%s", error, extra=about)
             self._unknown.add(job_id)
             return False
-        try:
-            run = await self._create(wanted)
-            _compare(run, payload)
         except RunRefused as refused:
-            await asyncio.to_thread(_refused, self._system, wanted, refused)
+            await asyncio.to_thread(_refused, self._system, job_id, n, refused)
             return False
         crash.at("submit.after-create")
         await asyncio.to_thread(attempts.set_run, self._system.db, job_id, n, str(run.id))
@@ -192,10 +192,10 @@ def _compare(run: FlowRun, payload: Mapping[str, Any]) -> None:
         )
 
 
-def _refused(system: System, wanted: _Wanted, refused: RunRefused) -> None:
-    told = problem(refused, step=None, attempt=wanted.n, at=system.db.clock.now())
-    attempts.end(system.db, wanted.job_id, wanted.n, Outcome.FAILED, error=told, renewals=0)
-    logger.warning("%s", refused, extra={"job_id": wanted.job_id, "attempt": wanted.n})
+def _refused(system: System, job_id: str, n: int, refused: RunRefused) -> None:
+    told = problem(refused, step=None, attempt=n, at=system.db.clock.now())
+    attempts.end(system.db, job_id, n, Outcome.FAILED, error=told, renewals=0)
+    logger.warning("%s", refused, extra={"job_id": job_id, "attempt": n})
 
 
 async def submit_planned(system: System, client: PrefectClient, job_id: str) -> None:

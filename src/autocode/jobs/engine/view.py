@@ -19,6 +19,8 @@ __all__ = ["PrefectView", "follow_events"]
 _LOOK_SECONDS: Final = 1.0
 """Pause between two looks where no event came: how late a lost wake-up is made good."""
 
+_BREATH_SECONDS: Final = 0.2
+
 _RECONNECT_SECONDS: Final = 1.0
 
 logger = logging.getLogger(__name__)
@@ -68,6 +70,8 @@ class PrefectView:
                 pass
             self._asked.clear()
             await self._refresh()
+            # events come in bursts, and each look reads every open run
+            await asyncio.sleep(_BREATH_SECONDS)
 
     async def _refresh(self) -> None:
         wanted = self._wanted
