@@ -89,13 +89,16 @@ class World:
 
     def look(self, *, after: float = 0.0, renewing: Attempt | None = None, step: float = 0.5) -> Job:
         """Sweep once, *after* so many seconds with a look (and a renewal) every *step*."""
-        for _ in range(int(after / step)):
+        asyncio.run(self._look(int(after / step), step, renewing))
+        return queries.get(self.system.db, "job")
+
+    async def _look(self, times: int, step: float, renewing: Attempt | None) -> None:
+        for _ in range(times):
             self.clock.seconds += step
             if renewing is not None:
                 attempts.renew(self.system.db, renewing)
-            asyncio.run(self.reconciler.sweep("job"))
-        asyncio.run(self.reconciler.sweep("job"))
-        return queries.get(self.system.db, "job")
+            await self.reconciler.sweep("job")
+        await self.reconciler.sweep("job")
 
     def begin(self, holder: str = "elsewhere:1:x-y") -> Attempt:
         """Begin the first attempt, in a process that can't be seen from here."""

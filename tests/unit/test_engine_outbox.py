@@ -14,7 +14,7 @@ import pytest
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.exceptions import ObjectNotFound
 
-from autocode.jobs import kinds
+from autocode.jobs import crash, kinds
 from autocode.jobs.clock import SystemClock
 from autocode.jobs.engine import submit
 from autocode.jobs.engine.adopt import Adopter
@@ -220,6 +220,26 @@ def test_a_run_with_other_parameters_under_the_same_key_is_not_trusted(system: S
     assert (first.outcome, first.flow_run_id) == ("failed", None)
     assert "with other parameters" in first.error["detail"]
     assert second.n == 2
+
+
+def test_a_process_that_dies_after_the_run_was_made_finds_the_same_run_again(
+    system: System, prefect: Any, tmp_path: Path
+) -> None:
+    """Killed before the ledger knew: the next pass asks with the same key, and Prefect has one run for it."""
+    accept(system, "a")
+    crash.arm("submit.after-create=raise", tokens=tmp_path / "tokens")
+    try:
+        with pytest.raises(crash.CrashRaised):
+            submitting(system, prefect)
+    finally:
+        crash.disarm()
+    between = rows(system.db, schema.attempts)[0].flow_run_id
+
+    submitting(system, prefect)
+
+    assert between is None
+    assert [each["idempotency_key"] for each in prefect.created] == ["job:a:1", "job:a:1"]
+    assert rows(system.db, schema.attempts)[0].flow_run_id is not None
 
 
 def test_a_job_of_an_unknown_kind_waits(system: System, prefect: Any) -> None:

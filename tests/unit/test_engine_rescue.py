@@ -155,6 +155,21 @@ def test_what_a_dead_command_left_planned_is_taken_over(served: World) -> None:
     assert [each for each, _, _ in attempts.wants_run(served.system.db)] == ["job"]
 
 
+def test_a_job_called_off_before_it_began_leaves_no_run_waiting(served: World) -> None:
+    """The planned attempt ends with the job, and its run is cancelled in Prefect at once."""
+    attempts.set_run(served.system.db, "job", 1, RUN)
+    served.runs.says = SCHEDULED
+    served.look()
+    results.request_cancel(served.system.db, "job")
+
+    job = served.look()
+
+    assert (job.status, job.reason) == (JobStatus.DEAD, DeadReason.CANCELLED)
+    assert outcomes(served) == ["cancelled"]
+    assert served.runs.closed == [(RUN, Outcome.CANCELLED)]
+    assert served.runs.told[0].startswith("the job was cancelled at ")
+
+
 def test_a_command_says_which_job_it_drives_while_it_lives(served: World) -> None:
     """The record is the lock's file, so that it ends with the process."""
     home = served.system.home

@@ -136,9 +136,11 @@ class Reconciler:
         seen = self._seen(rows, every)
         lease = await self._lease(rows)
         ending = self._ending(rows, seen, lease)
-        if ending is not None and await asyncio.to_thread(self._end, rows, ending):
-            told = False
+        if ending is not None:
+            await asyncio.to_thread(self._end, rows, ending)
+            # also where somebody else was faster: what was seen is about an attempt that may be over
             rows, seen, lease = await asyncio.to_thread(self._reload, rows), SeenRun(), Lease.ALIVE
+            told = False
         if rows.job.result_digest is not None and rows.job.result_verified_at is None:
             told = False
             await asyncio.to_thread(self._check_result, rows)
@@ -189,7 +191,7 @@ class Reconciler:
             ending = self._rescue.ending(rows, seen)
         return ending
 
-    def _end(self, rows: JobRows, ending: Ending) -> bool:
+    def _end(self, rows: JobRows, ending: Ending) -> None:
         latest = rows.attempts[-1]
         told = problem(
             AttemptLost(ending.message), step=None, attempt=latest.n, at=self._system.db.clock.now()
@@ -207,7 +209,6 @@ class Reconciler:
         if ended:
             about = {"job_id": latest.job_id, "attempt": latest.n}
             logger.warning("attempt ended as %s: %s", ending.outcome.value, ending.message, extra=about)
-        return ended
 
     def _check_result(self, rows: JobRows) -> None:
         """Look the committed result up in the store before anybody is told that the job is complete."""
