@@ -98,6 +98,7 @@ class Leadership:
         term, self._term, self._seen = self._term, None, None
         if term is not None:
             with self._db.write() as tx:
+                self._wait_for_writes(tx)
                 tx.execute(sa.update(t.leaders).where(*self._mine(term)).values(holder=_NOBODY))
 
     def _renewed(self) -> int | None:
@@ -121,6 +122,7 @@ class Leadership:
             return None
         self._seen = None
         with self._db.write() as tx:
+            self._wait_for_writes(tx)
             taken = tx.execute(
                 sa.update(t.leaders)
                 .where(
@@ -138,6 +140,10 @@ class Leadership:
                 .returning(t.leaders.c.term)
             )
             return taken.scalar()
+
+    def _wait_for_writes(self, tx: sa.Connection) -> None:
+        """Wait until every write that a leader has under way is over; its renewals wait for nothing."""
+        tx.execute(sa.select(t.leaders.c.role).where(t.leaders.c.role == self._role).with_for_update())
 
     def _first(self) -> int | None:
         with self._db.write() as tx:
@@ -191,6 +197,7 @@ def assert_leading(tx: sa.Connection, role: str, term: int) -> None:
         row = row.add_columns(
             sa.func.set_config("idle_in_transaction_session_timeout", f"{LEADER_LEASE_SECONDS:g}s", True)
         )
-    found = tx.execute(row.with_for_update(read=True)).first()
+    # FOR KEY SHARE: it holds up who takes over, and not the leader's own renewals
+    found = tx.execute(row.with_for_update(read=True, key_share=True)).first()
     if found is None or found.term != term or found.holder == _NOBODY:
         raise LeadershipLost(f"Term {term} of {role} is over; another process leads or will.")
