@@ -470,3 +470,50 @@ def test_close_run_is_noted(database: Database) -> None:
         attempts.close_run(database, "job", 1)
 
     assert [(row.n, row.run_closed) for row in rows(database, schema.attempts)] == [(1, True), (2, False)]
+
+
+def refusal(database: Database, n: int = 1) -> str:
+    """Return what somebody is told who restarts the run of attempt *n*."""
+    with pytest.raises(AttemptEnded) as raised:
+        begin(database, n=n)
+    assert raised.value.hint in raised.value.detail
+    return raised.value.detail
+
+
+def test_who_restarts_the_run_of_a_dead_job_is_told_how_to_retry(database: Database) -> None:
+    """The text alone says it, since Prefect shows no more of an error."""
+    started(database, max_attempts=1)
+    attempts.end(database, "job", 1, Outcome.FAILED)
+
+    assert "the job is dead. To try it again: autocode-jobs jobs retry job." in refusal(database)
+
+
+def test_who_restarts_an_old_run_is_told_which_attempt_goes_on(database: Database) -> None:
+    """While the job goes on there is nothing to do."""
+    started(database)
+    attempts.end(database, "job", 1, Outcome.FAILED)
+
+    assert "the job goes on in attempt 2" in refusal(database)
+
+
+def test_who_restarts_the_run_of_a_complete_or_cancelled_job_is_told_so(database: Database) -> None:
+    """A result stands, and a cancel too."""
+    attempt = started(database)
+    results.commit_result(database, attempt, produced("r"))
+    complete = refusal(database)
+    jobs.enqueue(database, new_job("called-off"))
+    results.request_cancel(database, "called-off")
+
+    with pytest.raises(AttemptEnded) as raised:
+        begin(database, "called-off")
+
+    assert "the job has its result" in complete
+    assert "the job was cancelled" in raised.value.detail
+
+
+def test_a_job_is_accepted_together_with_the_run_that_it_has(database: Database) -> None:
+    """Nobody finds an adopted job without its run, so nobody makes it another."""
+    jobs.enqueue(database, new_job("adopted"), flow_run_id="run")
+
+    assert attempts.wants_run(database) == []
+    assert [row.flow_run_id for row in rows(database, schema.attempts)] == ["run"]

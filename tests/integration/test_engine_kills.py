@@ -255,4 +255,4 @@ def server_pid(engine: Engine) -> int | None:
 async def state_of(address: Address, run_id: str) -> str | None:
     """Ask Prefect for the state type of a run."""
     async with prefect_client(address) as client:
-        return (await PrefectRuns(client).state(run_id)).type
+        return (await PrefectRuns(client).look([run_id]))[run_id].state.type

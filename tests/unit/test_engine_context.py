@@ -22,7 +22,7 @@ from autocode.jobs.engine.runs import _final_state
 from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import attempts, jobs
 from autocode.jobs.ledger.database import Database, sqlite_url
-from autocode.jobs.projection import Outcome, RunState
+from autocode.jobs.projection import Outcome
 from autocode.jobs.settings import Home
 from ledger_world import new_job, problem
 
@@ -152,12 +152,12 @@ def test_a_run_says_by_its_key_which_attempt_it_is(key: str | None, expected: tu
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_what_is_being_cancelled_may_only_become_cancelled(outcome: Outcome) -> None:
     """Prefect refuses any other end for a run in CANCELLING; each outcome has an ending with a message."""
-    cancelling = _final_state(outcome, RunState("CANCELLING"))
-    running = _final_state(outcome, RunState("RUNNING"))
+    cancelling = _final_state(outcome, "why", "CANCELLING")
+    running = _final_state(outcome, "why", "RUNNING")
 
     assert cancelling.type.value == "CANCELLED"
     assert running.is_final()
-    assert running.message
+    assert running.message == "why"
 
 
 def test_foreign_settings_of_prefect_reach_neither_client_nor_server(

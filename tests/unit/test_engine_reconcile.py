@@ -6,127 +6,24 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect.client.schemas.objects import StateType
 
-from autocode.jobs.clock import Clock
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.reconcile import Reconciler, sweep_ledger
-from autocode.jobs.engine.system import System
-from autocode.jobs.ledger import attempts, jobs, queries, results
-from autocode.jobs.ledger.attempts import Attempt
-from autocode.jobs.ledger.database import Database, sqlite_url
+from autocode.jobs.ledger import attempts, queries, results
 from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.projection import ENDED_STATES, KNOWN_STATES, Outcome, RunState
-from autocode.jobs.resource import Job
-from autocode.jobs.settings import CANCEL_GRACE_SECONDS, LEASE_SECONDS, Home
-from autocode.jobs.store import LocalStore
-from ledger_world import new_job, problem, produced
+from autocode.jobs.settings import CANCEL_GRACE_SECONDS, LEASE_SECONDS
+from ledger_world import problem, produced
+from reconcile_world import RUN, World, template, world
 
-RUN = "00000000-0000-4000-8000-000000000001"
+__all__ = ["template", "world"]
+
 STATES = [each.value for each in StateType]
-
-
-class StillClock:
-    """A clock that moves when the test says so."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> datetime:
-        """Return the current time."""
-        return datetime(2025, 3, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
-
-    def monotonic(self) -> float:
-        """Return the same clock in seconds."""
-        return self.seconds
-
-
-@dataclass
-class FakeRuns:
-    """Prefect, as far as the reconciler asks: one state for every run, and a record of what was closed."""
-
-    says: RunState = field(default_factory=RunState)
-    closed: list[tuple[str, Outcome]] = field(default_factory=list)
-
-    async def state(self, run_id: str) -> RunState:
-        """Return the state that the test chose."""
-        return self.says
-
-    async def close(self, run_id: str, outcome: Outcome, *, only_look: bool) -> bool:
-        """Close the run unless it has ended."""
-        if self.says.gone or self.says.type in ENDED_STATES:
-            return True
-        if only_look or self.says.type is None:
-            return False
-        self.closed.append((run_id, outcome))
-        return True
-
-
-@dataclass
-class World:
-    """One job in a ledger of its own, with a fake Prefect beside it."""
-
-    system: System
-    clock: StillClock
-    runs: FakeRuns
-    reconciler: Reconciler
-
-    def look(self, *, after: float = 0.0, renewing: Attempt | None = None) -> Job:
-        """Sweep once, *after* so many seconds in which there was a look (and a renewal) every half second."""
-        for _ in range(int(after / 0.5)):
-            self.clock.seconds += 0.5
-            if renewing is not None:
-                attempts.renew(self.system.db, renewing)
-            asyncio.run(self.reconciler.sweep("job"))
-        asyncio.run(self.reconciler.sweep("job"))
-        return queries.get(self.system.db, "job")
-
-    def begin(self, holder: str = "elsewhere:1:x-y") -> Attempt:
-        """Begin the first attempt, in a process that can't be seen from here."""
-        return attempts.begin(self.system.db, "job", 1, flow_run_id=RUN, holder=holder)
-
-    def rows(self) -> list[Any]:
-        """Return the attempts' rows."""
-        with self.system.db.read() as tx:
-            return list(queries.load(tx, "job").attempts)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Migrate a ledger once."""
-    path = tmp_path_factory.mktemp("template") / "ledger.db"
-    database = Database(sqlite_url(path))
-    database.migrate()
-    database.close()
-    return path
-
-
-@contextmanager
-def opened(folder: Path, template: Path, clock: Clock) -> Iterator[System]:
-    """Open a home with a ledger copied from *template*."""
-    home = Home(folder / "home")
-    home.prepare()
-    home.ledger.write_bytes(template.read_bytes())
-    database = Database(sqlite_url(home.ledger), clock=clock)
-    try:
-        yield System(home, database, LocalStore(home.store))
-    finally:
-        database.close()
-
-
-@pytest.fixture
-def world(tmp_path: Path, template: Path) -> Iterator[World]:
-    """Give a job that was accepted, and nothing else."""
-    clock, runs = StillClock(), FakeRuns()
-    with opened(tmp_path, template, clock) as system:
-        jobs.enqueue(system.db, new_job("job"))
-        yield World(system, clock, runs, Reconciler(system, runs))
 
 
 def test_every_state_type_of_prefect_is_one_that_the_contract_knows() -> None:

@@ -26,6 +26,7 @@
     ├── JobNotDead           only what is dead can be retried by hand
     ├── JobNotFound
     ├── KindUnknown
+    ├── LeadershipLost       this process no longer leads; stand by, write nothing
     ├── IllegalTransition    the job's status forbids what was asked for
     ├── RevisionMoved        the job isn't any more as the caller saw it
     └── UsageError           the command line or a call asks for something that makes no sense
@@ -51,6 +52,7 @@ __all__ = [
     "JobNotFound",
     "JobsError",
     "KindUnknown",
+    "LeadershipLost",
     "LedgerUnavailable",
     "NoSessions",
     "ObjectCorrupt",
@@ -286,6 +288,14 @@ class KindUnknown(JobsError):
     type = "kind-unknown"
     title = "No such job kind"
     default_hint = "Check the spelling, and that the module that declares the kind is imported."
+
+
+class LeadershipLost(JobsError):
+    """This process no longer leads: another took over while it was held up, or it has left."""
+
+    type = "leadership-lost"
+    title = "Another process leads now"
+    default_hint = "Nothing to do: this process stands by until the leader goes."
 
 
 class RevisionMoved(JobsError):

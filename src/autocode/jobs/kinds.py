@@ -46,6 +46,7 @@ __all__ = [
     "StepRetries",
     "get",
     "register",
+    "registered",
 ]
 
 P = TypeVar("P", bound=BaseModel)
@@ -374,3 +375,8 @@ def get(name: str) -> Kind[Any]:
             hint="Registered kinds: " + (", ".join(sorted(_REGISTRY)) or "none") + ".",
         )
     return _REGISTRY[name]
+
+
+def registered() -> list[Kind[Any]]:
+    """Return every kind that is registered, by name."""
+    return [_REGISTRY[name] for name in sorted(_REGISTRY)]

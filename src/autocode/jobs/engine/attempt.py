@@ -14,6 +14,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from prefect.states import Cancelled
 
+from autocode.jobs.engine.adopt import accept
 from autocode.jobs.engine.context import AttemptContext
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.lease import LeaseKeeper
@@ -32,9 +33,8 @@ from autocode.jobs.errors import (
     is_transient,
 )
 from autocode.jobs.kinds import Kind, Produced
-from autocode.jobs.ledger import attempts, jobs, results
+from autocode.jobs.ledger import attempts, results
 from autocode.jobs.ledger.attempts import Attempt
-from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.projection import Outcome
 from autocode.jobs.settings import Home
 
@@ -112,25 +112,9 @@ async def _tell(system: System) -> None:
 def _claim(system: System, kind: Kind[Any], payload: Mapping[str, Any], run: FlowRun, holder: str) -> Attempt:
     job_id, n = identify(run)
     if n is None:
-        _adopt(system, kind, payload, job_id)
+        accept(system, kind, payload, run)
         n = 1
     return attempts.begin(system.db, job_id, n, flow_run_id=str(run.id), holder=holder)
-
-
-def _adopt(system: System, kind: Kind[Any], payload: Mapping[str, Any], job_id: str) -> None:
-    parsed = kind.parse(payload)
-    jobs.enqueue(
-        system.db,
-        NewJob(
-            job_id=job_id,
-            kind=kind.name,
-            payload=parsed.model_dump(mode="json"),
-            max_attempts=kind.max_attempts,
-            backoff=kind.backoff,
-            time_limit=kind.time_limit,
-            origin="prefect",
-        ),
-    )
 
 
 async def _perform(

@@ -17,15 +17,21 @@ from pathlib import Path
 from autocode.jobs.engine import locks
 from autocode.jobs.settings import Home
 
-__all__ = ["holding", "proven_alive", "proven_dead", "sweep"]
+__all__ = ["driven", "holding", "proven_alive", "proven_dead", "sweep"]
 
 
 @contextmanager
-def holding(home: Home) -> Iterator[str]:
-    """Hold a lock of this process's own for the length of the block; give the holder's name."""
+def holding(home: Home, *, drives: str = "") -> Iterator[str]:
+    """Hold a lock of this process's own for the length of the block; give the holder's name.
+
+    Args:
+        home: where.
+        drives: the job that this process brings to its end itself; see :func:`driven`.
+    """
     folder = _folder(home)
     folder.mkdir(mode=0o700, exist_ok=True)
     path, descriptor = _locked_file(folder)
+    os.write(descriptor, drives.encode())
     try:
         yield f"{socket.gethostname()[:64]}:{os.getpid()}:{path.name}"
     finally:
@@ -47,6 +53,19 @@ def proven_alive(home: Home, holder: str | None) -> bool:
     """Say whether the process behind *holder* certainly lives on this machine."""
     path = _path(home, holder)
     return path is not None and locks.is_held(path)
+
+
+def driven(home: Home) -> set[str]:
+    """Return the jobs that living one-shot commands bring to their end: nobody else may submit them."""
+    found = {_drives(path) for path in _folder(home).glob("*") if locks.is_held(path)}
+    return found - {""}
+
+
+def _drives(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def _path(home: Home, holder: str | None) -> Path | None:

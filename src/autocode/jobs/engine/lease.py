@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -117,6 +117,10 @@ class LeaseWatch:
             return 0.0
         self._seen[key] = _Standing(counter, since=before.since, looked=now)
         return (now - before.since) / self._lease
+
+    def keep(self, wanted: Callable[[Hashable], bool]) -> None:
+        """Forget every key but the *wanted* ones: what ended is never looked at again."""
+        self._seen = {key: standing for key, standing in self._seen.items() if wanted(key)}
 
     def forget_all(self) -> None:
         """Start every measurement anew; called after an outage of the database, when nobody could renew."""

@@ -13,12 +13,23 @@ from autocode.jobs.engine.flows import flows_folder
 from autocode.jobs.errors import KindUnknown
 from autocode.jobs.kinds import Kind
 
-__all__ = ["load_flow"]
+__all__ = ["entrypoint_of", "load_flow"]
 
 
 @cache
 def load_flow(kind: Kind[Any]) -> Flow[..., Any]:
-    """Return the Prefect flow of *kind*; a relative file is looked for in the shipped flows first.
+    """Return the Prefect flow of *kind*; see :func:`entrypoint_of`.
+
+    Raises:
+        KindUnknown: there is no such file.
+    """
+    return load_flow_from_entrypoint(entrypoint_of(kind))
+
+
+def entrypoint_of(kind: Kind[Any]) -> str:
+    """Return where the flow of *kind* is, as ``file:function`` with an absolute file.
+
+    A relative file is looked for in the shipped flows first, then from the current folder.
 
     Raises:
         KindUnknown: there is no such file.
@@ -29,4 +40,4 @@ def load_flow(kind: Kind[Any]) -> Flow[..., Any]:
         path = flows_folder() / path
     if not path.is_file():
         raise KindUnknown(f"The flow of kind {kind.name!r} should be in {file}, which doesn't exist.")
-    return load_flow_from_entrypoint(f"{path}:{function}")
+    return f"{path.absolute()}:{function}"

@@ -11,11 +11,12 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.exceptions import PrefectSignal, TerminationSignal
+from prefect.exceptions import ObjectNotFound, PrefectSignal, TerminationSignal
 from prefect.flow_engine import run_flow_async
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from autocode.jobs import kinds
+from autocode.jobs.engine.announce import lives
 from autocode.jobs.engine.attempt import holder_name
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.loading import load_flow
@@ -66,7 +67,7 @@ def run_to_end(system: System, job_id: str, address: Address, watch: Watcher) ->
     """
     with (
         temporary_settings({PREFECT_API_URL: address.url, PREFECT_API_AUTH_STRING: address.auth}),
-        holding(system.home) as holder,
+        holding(system.home, drives=job_id) as holder,
     ):
         holder_name.set(holder)
         try:
@@ -158,6 +159,8 @@ class _Driver:
     async def _next_run(self) -> str | None:
         """Return the run that this process shall execute now, if one is due and nobody has it."""
         try:
+            if await self._is_the_services():
+                return None
             await submit_planned(self._system, self._client, self._job_id)
             picked = await asyncio.to_thread(attempts.pick_due, self._system.db, self._job_id, self._holder)
         except httpx.HTTPError as error:
@@ -169,6 +172,23 @@ class _Driver:
         if picked is None:
             self._away_since.pop(ServerUnavailable, None)
         return picked
+
+    async def _is_the_services(self) -> bool:
+        """Say whether a living service made the run of the next attempt: its worker runs it, we follow."""
+        if not lives(self._system.home, "reconcile"):
+            return False
+        run_id = await asyncio.to_thread(self._planned_run)
+        if run_id is None:
+            return False
+        try:
+            return (await self._client.read_flow_run(UUID(run_id))).deployment_id is not None
+        except ObjectNotFound:
+            return True
+
+    def _planned_run(self) -> str | None:
+        with self._system.db.read() as tx:
+            latest = queries.load(tx, self._job_id, history=False).attempts[-1]
+        return None if latest.begun_at is not None or latest.ended_at is not None else latest.flow_run_id
 
     def _server_away(self, error: httpx.HTTPError) -> None:
         told = f"The Prefect server doesn't answer as it should ({type(error).__name__}: {error})"

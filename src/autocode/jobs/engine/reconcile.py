@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -11,18 +13,26 @@ import sqlalchemy as sa
 from autocode.jobs.engine import holder
 from autocode.jobs.engine.holder import proven_alive, proven_dead
 from autocode.jobs.engine.lease import LeaseWatch
+from autocode.jobs.engine.messages import closing_message
 from autocode.jobs.engine.problems import problem
+from autocode.jobs.engine.rescue import Rescue, SeenRun
 from autocode.jobs.engine.system import System
-from autocode.jobs.errors import LedgerUnavailable, ObjectCorrupt, ObjectMissing, Transient
+from autocode.jobs.errors import LeadershipLost, LedgerUnavailable, ObjectCorrupt, ObjectMissing, Transient
 from autocode.jobs.ledger import attempts, queries, results, statuses
 from autocode.jobs.ledger.queries import JobRows
-from autocode.jobs.projection import Ending, Lease, Outcome, RunState
+from autocode.jobs.projection import ENDED_STATES, Ending, Lease, Outcome
 from autocode.jobs.settings import CANCEL_GRACE_SECONDS, LEASE_SECONDS
 
 __all__ = ["AttemptLost", "CancelUnanswered", "Reconciler", "Runs", "sweep_ledger"]
 
 _REPORT_SECONDS: Final = 30.0
 """How long a process that can't be seen from here has to tell Prefect itself how its attempt ended."""
+
+
+_AT_ONCE: Final = 4
+"""How many jobs are brought up to date at the same time; stamping is serialised by the database anyway."""
+
+logger = logging.getLogger(__name__)
 
 
 class AttemptLost(Transient):
@@ -44,17 +54,14 @@ class CancelUnanswered(Transient):
 class Runs(Protocol):
     """What the reconciler asks of Prefect."""
 
-    async def state(self, run_id: str) -> RunState:
-        """Return the state of a flow run.
-
-        Its type is ``GONE`` where Prefect no longer knows the run, ``None`` where Prefect doesn't answer.
-        """
+    async def look(self, run_ids: Collection[str]) -> Mapping[str, SeenRun]:
+        """Return what Prefect says of each run; what it doesn't answer about is left out."""
         ...
 
-    async def close(self, run_id: str, outcome: Outcome, *, only_look: bool) -> bool:
+    async def close(self, run_id: str, outcome: Outcome, message: str) -> bool:
         """Make sure that the run has a final state, and return whether it has one.
 
-        Never forced, and never over a final state. With *only_look* nothing is changed. Idempotent.
+        Never forced, and never over a final state. Idempotent.
         """
         ...
 
@@ -68,11 +75,13 @@ class Reconciler:
     Args:
         system: the opened home.
         runs: Prefect's view of the flow runs; ``None``: Prefect isn't running, the ledger alone is looked at.
+        rescue: finds what else must end; a one-shot command has none: it brings one job to its end.
     """
 
-    def __init__(self, system: System, runs: Runs | None) -> None:
+    def __init__(self, system: System, runs: Runs | None, *, rescue: Rescue | None = None) -> None:
         self._system = system
         self._runs = runs
+        self._rescue = rescue
         self._leases = LeaseWatch(system.db.clock)
         self._over: set[str] = set()
         self._called_off: dict[tuple[str, int], float] = {}
@@ -85,45 +94,88 @@ class Reconciler:
         """Measure every lease and grace time anew: the ledger was away, and nobody could renew or hear."""
         self._leases.forget_all()
         self._called_off.clear()
+        if self._rescue is not None:
+            self._rescue.forget_all()
 
     async def sweep(self, job_id: str | None = None) -> None:
         """Bring one job, or all that are open, up to date. Idempotent.
 
+        However many are open, what is read comes in a constant number of queries; only what changes costs
+        more. One job's trouble doesn't keep the others waiting: its error is raised after the others' turn.
+
         Raises:
             LedgerUnavailable: the ledger's database can't be reached.
+            LeadershipLost: this process led, and doesn't any more.
+            JobNotFound: no job has this id.
         """
-        wanted = (
-            [job_id] if job_id is not None else await asyncio.to_thread(queries.open_jobs, self._system.db)
-        )
-        for each in wanted:
-            await self._reconcile(each)
+        every, untold = await asyncio.to_thread(self._load, job_id)
+        seen = await self._look(every.values())
+        if job_id is None:
+            self._forget_but(every)
+        gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def _reconcile(self, job_id: str) -> None:
-        rows = await asyncio.to_thread(self._load, job_id)
-        run = await self._run_state(rows)
-        lease = await asyncio.to_thread(self._lease, rows)
-        ending = self._ending(rows, run, lease)
-        if ending is None and self._ignores_cancel(rows):
+        async def one(rows: JobRows) -> None:
+            async with gate:
+                await self._reconcile(rows, seen, told=rows.job.job_id not in untold)
+
+        done = await asyncio.gather(*map(one, every.values()), return_exceptions=True)
+        troubles = [each for each in done if each is not None]
+        # that the ledger is away, or the lead lost, says more than what came of it
+        troubles.sort(key=lambda error: not isinstance(error, (LedgerUnavailable, LeadershipLost)))
+        if troubles:
+            raise troubles[0]
+
+    def _forget_but(self, every: Collection[str]) -> None:
+        self._called_off = {key: since for key, since in self._called_off.items() if key[0] in every}
+        self._leases.keep(lambda key: isinstance(key, tuple) and key[0] in every)
+        if self._rescue is not None:
+            self._rescue.keep(every)
+
+    def _load(self, job_id: str | None) -> tuple[dict[str, JobRows], set[str]]:
+        with self._system.db.read() as tx:
+            if job_id is not None:
+                return {job_id: queries.load(tx, job_id, history=False)}, {job_id}
+            found = queries.load_many(tx, queries.open_ids(tx), reach="since")
+            return {rows.job.job_id: rows for rows in found}, queries.untold(tx)
+
+    async def _look(self, every: Iterable[JobRows]) -> Mapping[str, SeenRun]:
+        if self._runs is None:
+            return {}
+        wanted = [row.flow_run_id for rows in every for row in rows.attempts if _matters(rows, row)]
+        return await self._runs.look(wanted) if wanted else {}
+
+    async def _reconcile(self, rows: JobRows, every: Mapping[str, SeenRun], *, told: bool) -> None:
+        seen = self._seen(rows, every)
+        lease = await self._lease(rows)
+        ending = self._ending(rows, seen, lease)
+        called_off = ending is None and self._ignores_cancel(rows)
+        if called_off:
             await asyncio.to_thread(self._end_called_off, rows.attempts[-1])
-            rows, run, lease = await asyncio.to_thread(self._load, job_id), RunState(), Lease.ALIVE
         elif ending is not None:
             await asyncio.to_thread(self._end, rows, ending)
-            rows, run, lease = await asyncio.to_thread(self._load, job_id), RunState(), Lease.ALIVE
-        await asyncio.to_thread(self._check_result, rows)
-        await asyncio.to_thread(statuses.stamp, self._system.db, job_id, run, lease)
-        await self._close_runs(rows)
+        if called_off or ending is not None:
+            # also where somebody else was faster: what was seen is about an attempt that may be over
+            rows, seen, lease = await asyncio.to_thread(self._reload, rows), SeenRun(), Lease.ALIVE
+            told = False
+        if rows.job.result_digest is not None and rows.job.result_verified_at is None:
+            told = False
+            await asyncio.to_thread(self._check_result, rows)
+        if not told or not statuses.is_current(rows, seen.state, lease):
+            await asyncio.to_thread(statuses.stamp, self._system.db, rows.job.job_id, seen.state, lease)
+        await self._close_runs(rows, every)
 
-    def _load(self, job_id: str) -> JobRows:
+    def _seen(self, rows: JobRows, every: Mapping[str, SeenRun]) -> SeenRun:
+        latest = rows.attempts[-1]
+        seen = every.get(latest.flow_run_id or "", SeenRun())
+        # a service looks at Prefect aside: that a begun attempt's run waits is what it saw before the claim
+        outdated = latest.begun_at is not None and seen.state.type in {"SCHEDULED", "PENDING"}
+        return SeenRun() if outdated and self._rescue is not None else seen
+
+    def _reload(self, rows: JobRows) -> JobRows:
         with self._system.db.read() as tx:
-            return queries.load(tx, job_id, history=False)
+            return queries.load(tx, rows.job.job_id, history=False)
 
-    async def _run_state(self, rows: JobRows) -> RunState:
-        run_id = rows.attempts[-1].flow_run_id
-        if self._runs is None or run_id is None:
-            return RunState()
-        return await self._runs.state(run_id)
-
-    def _lease(self, rows: JobRows) -> Lease:
+    async def _lease(self, rows: JobRows) -> Lease:
         """Judge the latest attempt's lease. While the ledger is locked, nobody can renew or is lost."""
         latest = rows.attempts[-1]
         if latest.begun_at is None or latest.ended_at is not None:
@@ -131,7 +183,7 @@ class Reconciler:
         still = self._leases.stood_still((latest.job_id, latest.n), latest.renewals)
         if still < 1 / 2:
             return Lease.ALIVE
-        if not self._writable():
+        if not await asyncio.to_thread(self._writable):
             self._leases.forget_all()
             return Lease.ALIVE
         return Lease.LOST if still >= 1 else Lease.ALIVE
@@ -146,25 +198,33 @@ class Reconciler:
             return False
         return clock.monotonic() - began < LEASE_SECONDS / 10
 
-    def _ending(self, rows: JobRows, run: RunState, lease: Lease) -> Ending | None:
+    def _ending(self, rows: JobRows, seen: SeenRun, lease: Lease) -> Ending | None:
         latest = rows.attempts[-1]
         if latest.ended_at is None and proven_dead(self._system.home, latest.holder):
             return Ending(Outcome.CRASHED, "The process that ran this attempt died without a word.")
-        return statuses.judge(rows, run, lease).ends
+        ending = statuses.judge(rows, seen.state, lease).ends
+        if ending is None and self._rescue is not None:
+            ending = self._rescue.ending(rows, seen)
+        return ending
 
     def _end(self, rows: JobRows, ending: Ending) -> None:
         latest = rows.attempts[-1]
         told = problem(
             AttemptLost(ending.message), step=None, attempt=latest.n, at=self._system.db.clock.now()
         )
-        attempts.end(
+        # an attempt over its time goes on renewing; of any other, a renewal proves that the look was too old
+        whatever = ending.outcome in {Outcome.TIMED_OUT, Outcome.CANCELLED} and latest.begun_at is not None
+        ended = attempts.end(
             self._system.db,
             latest.job_id,
             latest.n,
             ending.outcome,
             error=told,
-            renewals=latest.renewals,
+            renewals=None if whatever else latest.renewals,
         )
+        if ended:
+            about = {"job_id": latest.job_id, "attempt": latest.n}
+            logger.warning("attempt ended as %s: %s", ending.outcome.value, ending.message, extra=about)
 
     def _ignores_cancel(self, rows: JobRows) -> bool:
         """Say whether the latest attempt has had its time to end itself since the cancel was seen here."""
@@ -186,8 +246,6 @@ class Reconciler:
     def _check_result(self, rows: JobRows) -> None:
         """Look the committed result up in the store before anybody is told that the job is complete."""
         job = rows.job
-        if job.result_digest is None or job.result_verified_at is not None:
-            return
         try:
             self._system.store.verify(job.result_digest)
         except (ObjectMissing, ObjectCorrupt) as error:
@@ -196,24 +254,43 @@ class Reconciler:
         else:
             results.mark_verified(self._system.db, job.job_id, job.result_digest)
 
-    async def _close_runs(self, rows: JobRows) -> None:
+    async def _close_runs(self, rows: JobRows, every: Mapping[str, SeenRun]) -> None:
         """Say in Prefect how ended attempts ended, where their own process can't any more."""
         if self._runs is None:
             return
         for row in rows.attempts:
             if row.run_closed or row.ended_at is None:
                 continue
-            outcome = Outcome(row.outcome)
-            speaks = not outcome.killed and self._may_report(row)
-            if row.flow_run_id is None or await self._runs.close(row.flow_run_id, outcome, only_look=speaks):
+            if await self._is_closed(rows, row, every.get(row.flow_run_id or "", SeenRun())):
                 await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
+
+    async def _is_closed(self, rows: JobRows, row: sa.Row[Any], seen: SeenRun) -> bool:
+        if self._runs is None or row.flow_run_id is None or seen.state.type in ENDED_STATES:
+            return True
+        outcome = Outcome(row.outcome)
+        if seen.state.type is None or (not outcome.killed and not seen.state.gone and self._may_report(row)):
+            return False
+        return await self._runs.close(row.flow_run_id, outcome, closing_message(rows, row))
 
     def _may_report(self, row: sa.Row[Any]) -> bool:
         """Say whether the attempt's process may still tell Prefect itself how it ended."""
-        if row.flow_run_id in self._over or proven_dead(self._system.home, row.holder):
+        if (
+            row.begun_at is None
+            or row.flow_run_id in self._over
+            or proven_dead(self._system.home, row.holder)
+        ):
             return False
         waited = self._system.db.clock.now() - row.ended_at
+        if row.outcome == Outcome.TIMED_OUT and waited > timedelta(seconds=_REPORT_SECONDS):
+            # it may hang for ever, and its lock with it
+            return False
         return proven_alive(self._system.home, row.holder) or waited < timedelta(seconds=_REPORT_SECONDS)
+
+
+def _matters(rows: JobRows, row: sa.Row[Any]) -> bool:
+    """Say whether Prefect's word about the attempt's run can change anything."""
+    open_ = row.ended_at is None and rows.job.result_verified_at is None
+    return row.flow_run_id is not None and (open_ or not row.run_closed)
 
 
 def sweep_ledger(system: System) -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterId,
+    FlowRunFilter,
+    FlowRunFilterId,
+)
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
+from autocode.jobs.engine.deployments import POOL
+from autocode.jobs.engine.rescue import SeenRun
 from autocode.jobs.projection import ENDED_STATES, Outcome, RunState
 
 __all__ = ["PrefectRuns"]
@@ -19,14 +28,10 @@ __all__ = ["PrefectRuns"]
 _ANSWER_SECONDS: Final = 5.0
 """How long Prefect may take to answer before a look goes on without it."""
 
-_MESSAGES: Final = {
-    Outcome.COMPLETED: "The result was committed; the process died before it could say so.",
-    Outcome.CRASHED: "The process that ran this attempt died; the job goes on in another run.",
-    Outcome.LOST: "The process that ran this attempt went quiet; the job goes on in another run.",
-    Outcome.INTERRUPTED: "The attempt was handed back; the job goes on in another run.",
-    Outcome.TIMED_OUT: "The attempt ran longer than its time limit.",
-    Outcome.CANCELLED: "The job was cancelled.",
-}
+_AT_ONCE: Final = 200
+"""How many objects Prefect answers with at once."""
+
+_WAITING: Final = frozenset({"SCHEDULED", "PENDING"})
 
 
 class PrefectRuns:
@@ -41,44 +46,77 @@ class PrefectRuns:
     def __init__(self, client: PrefectClient) -> None:
         self._client = client
 
-    async def state(self, run_id: str) -> RunState:
-        """Return the state of a flow run; type ``GONE`` where Prefect no longer knows it."""
+    async def look(self, run_ids: Collection[str]) -> dict[str, SeenRun]:
+        """Return what Prefect says of each run, by few requests; empty where Prefect doesn't answer."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                run = await self._client.read_flow_run(UUID(run_id))
-        except ObjectNotFound:
-            return RunState("GONE")
+                runs = await self._read(run_ids)
+                orphans = await self._orphans(runs)
         except (httpx.HTTPError, TimeoutError):
-            return RunState()
-        if run.state is None:
-            return RunState()
-        return RunState(run.state.type.value, run.state.name or "", run.state.message or "")
+            return {}
+        found = {str(run.id): _seen(run, run.deployment_id in orphans) for run in runs}
+        return {run_id: found.get(run_id, SeenRun(RunState("GONE"))) for run_id in run_ids}
 
-    async def close(self, run_id: str, outcome: Outcome, *, only_look: bool) -> bool:
-        """Make sure that the run has a final state, and return whether that is settled.
+    async def close(self, run_id: str, outcome: Outcome, message: str) -> bool:
+        """Give the run a final state with *message* unless it has one; return whether that is settled.
 
         It is also settled where Prefect refuses the state: nothing is ever forced.
         """
-        now = await self.state(run_id)
-        if now.gone or now.type in ENDED_STATES:
-            return True
-        if only_look or now.type is None:
-            return False
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                await self._client.set_flow_run_state(UUID(run_id), _final_state(outcome, now))
+                now = (await self._client.read_flow_run(UUID(run_id))).state
+                kind = "" if now is None else now.type.value
+                if kind not in ENDED_STATES:
+                    final = _final_state(outcome, message, kind)
+                    await self._client.set_flow_run_state(UUID(run_id), final)
         except ObjectNotFound:
             return True
         except (httpx.HTTPError, TimeoutError):
             return False
         return True
 
+    async def _read(self, run_ids: Collection[str]) -> list[FlowRun]:
+        found: list[FlowRun] = []
+        for some in _chunks(UUID(each) for each in run_ids):
+            wanted = FlowRunFilter(id=FlowRunFilterId(any_=some))
+            found += await self._client.read_flow_runs(flow_run_filter=wanted, limit=_AT_ONCE)
+        return found
 
-def _final_state(outcome: Outcome, now: RunState) -> State[Any]:
-    message = _MESSAGES.get(outcome, f"The attempt ended: {outcome}.")
+    async def _orphans(self, runs: Iterable[FlowRun]) -> set[UUID]:
+        """Return the deployments that runs which wait to be run have, and that are gone."""
+        named = {
+            run.deployment_id
+            for run in runs
+            if run.deployment_id is not None and run.state is not None and run.state.type.value in _WAITING
+        }
+        missing = set(named)
+        for some in _chunks(named):
+            wanted = DeploymentFilter(id=DeploymentFilterId(any_=some))
+            found = await self._client.read_deployments(deployment_filter=wanted, limit=_AT_ONCE)
+            missing -= {each.id for each in found}
+        return missing
+
+
+def _chunks(ids: Iterable[UUID]) -> Iterable[list[UUID]]:
+    every = list(ids)
+    return (every[first : first + _AT_ONCE] for first in range(0, len(every), _AT_ONCE))
+
+
+def _seen(run: FlowRun, orphaned: bool) -> SeenRun:
+    deployed = run.deployment_id is not None
+    ours = run.work_pool_name in {None, POOL}
+    if orphaned and run.state is not None and run.state.type.value in _WAITING:
+        return SeenRun(RunState("GONE", message="Its deployment was deleted."), deployed, ours)
+    if run.state is None:
+        return SeenRun(RunState(), deployed, ours)
+    state = RunState(run.state.type.value, run.state.name or "", run.state.message or "")
+    return SeenRun(state, deployed, ours)
+
+
+def _final_state(outcome: Outcome, message: str, now: str) -> State[Any]:
     # what is being cancelled may only become cancelled (EnforceCancellingToCancelledTransition,
     # prefect/server/orchestration/core_policy.py)
-    if outcome in {Outcome.INTERRUPTED, Outcome.CANCELLED} or now.type == "CANCELLING":
+    if outcome in {Outcome.INTERRUPTED, Outcome.CANCELLED, Outcome.GONE} or now == "CANCELLING":
         return Cancelled(message=message)
     if outcome is Outcome.COMPLETED:
         return Completed(message=message)

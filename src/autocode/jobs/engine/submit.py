@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -15,14 +18,40 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Scheduled, to_state_create
 
 from autocode.jobs import crash, kinds
+from autocode.jobs.canonical import canonical_json
+from autocode.jobs.engine.deployments import TAG, Deployments
+from autocode.jobs.engine.holder import driven
 from autocode.jobs.engine.loading import load_flow
+from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.system import System
+from autocode.jobs.errors import KindUnknown, Transient
+from autocode.jobs.kinds import Kind
 from autocode.jobs.ledger import attempts, jobs
+from autocode.jobs.projection import Outcome
 
-__all__ = ["attempt_key", "identify", "submit_adopted", "submit_planned"]
+__all__ = ["RunRefused", "Submitter", "attempt_key", "identify", "submit_adopted", "submit_planned"]
 
 _ADOPTED: Final = "prefect"
 """What the id of an adopted job starts with; its first run's id follows."""
+
+_ANSWER_SECONDS: Final = 10.0
+"""How long Prefect may take to make a run; its client would try again for a minute on its own."""
+
+_AT_ONCE: Final = 8
+"""How many runs are being made at the same time."""
+
+_REFUSALS: Final = frozenset({400, 413, 422})
+"""Answers that say that this very run can't be made; others come from a server in trouble."""
+
+logger = logging.getLogger(__name__)
+
+
+class RunRefused(Transient):
+    """Prefect doesn't make the run of an attempt, or has another one under its key."""
+
+    type = "run-refused"
+    title = "Prefect has no run for this attempt"
+    default_hint = "Look at the job's parameters and at the Prefect server; then retry the job."
 
 
 def attempt_key(job_id: str, n: int) -> str:
@@ -39,11 +68,140 @@ def identify(run: FlowRun) -> tuple[str, int | None]:
     return f"{_ADOPTED}:{run.id}", None
 
 
-async def submit_planned(system: System, client: PrefectClient, job_id: str) -> None:
-    """Give every planned attempt of the job that has no flow run one. Idempotent.
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    kind: Kind[Any]
+    payload: dict[str, Any]
+    session: str | None
+    job_id: str
+    n: int
+    due_at: datetime
 
-    A process that died after the run was made and before the ledger knew finds the same run again by its
-    idempotency key, which Prefect keeps unique within a flow.
+
+class Submitter:
+    """Gives planned attempts their flow runs through the service's deployments.
+
+    Args:
+        system: the opened home.
+        client: an open client.
+        deployments: where the runs go.
+    """
+
+    def __init__(self, system: System, client: PrefectClient, deployments: Deployments) -> None:
+        self._system = system
+        self._client = client
+        self._deployments = deployments
+        self._unknown: set[str] = set()
+
+    async def submit_all(self) -> int:
+        """Give every planned attempt without a flow run one, and return how many were made. Idempotent.
+
+        A job that a living one-shot command drives is left to it. A process that died after the run was made
+        and before the ledger knew finds the same run again by its key.
+
+        Raises:
+            httpx.HTTPError: Prefect is away; what was made is noted, the rest comes with the next call.
+            TimeoutError: as before.
+            LedgerUnavailable: the ledger's database can't be reached.
+        """
+        wanted = await asyncio.to_thread(attempts.wants_run, self._system.db)
+        if wanted:
+            taken = await asyncio.to_thread(driven, self._system.home)
+            wanted = [each for each in wanted if each[0] not in taken]
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(job_id: str, n: int, due_at: datetime) -> bool:
+            async with gate:
+                return await self._submit(job_id, n, due_at)
+
+        done = await asyncio.gather(*(one(*each) for each in wanted), return_exceptions=True)
+        errors = [each for each in done if isinstance(each, BaseException)]
+        if errors:
+            raise errors[0]
+        return sum(each is True for each in done)
+
+    async def _submit(self, job_id: str, n: int, due_at: datetime) -> bool:
+        about = {"job_id": job_id, "attempt": n}
+        name, payload = await asyncio.to_thread(jobs.payload_of, self._system.db, job_id)
+        session = await asyncio.to_thread(jobs.session_of, self._system.db, job_id)
+        try:
+            wanted = _Wanted(kinds.get(name), payload, session, job_id, n, due_at)
+            run = await self._create(wanted)
+            _compare(run, payload)
+        except KindUnknown as error:
+            # it waits for a service that knows its kind
+            if job_id not in self._unknown:
+                logger.warning("%s", error, extra=about)
+            self._unknown.add(job_id)
+            return False
+        except RunRefused as refused:
+            await asyncio.to_thread(_refused, self._system, job_id, n, refused)
+            return False
+        crash.at("submit.after-create")
+        await asyncio.to_thread(attempts.set_run, self._system.db, job_id, n, str(run.id))
+        logger.info("run %s submitted", run.name, extra=about)
+        return True
+
+    async def _create(self, wanted: _Wanted) -> FlowRun:
+        model = await _adopted_run(self._client, wanted.job_id)
+        if model is not None and model.deployment_id is not None:
+            made = await self._on(model.deployment_id, wanted, model)
+            if made is not None:
+                return made
+        # looked for twice: the deployment may have been deleted since it was last seen
+        for _ in range(2):
+            made = await self._on(await self._deployments.of(wanted.kind), wanted, None)
+            if made is not None:
+                return made
+            self._deployments.forget(wanted.kind)
+        raise RunRefused(f"The deployment of kind {wanted.kind.name} vanishes as soon as it is made.")
+
+    async def _on(self, deployment: UUID, wanted: _Wanted, model: FlowRun | None) -> FlowRun | None:
+        """Make the run on *deployment*; ``None``: Prefect has no such deployment."""
+        name = wanted.kind.name
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await self._client.create_flow_run_from_deployment(
+                    deployment,
+                    name=_run_name(name, wanted.job_id, wanted.n, wanted.session),
+                    parameters=wanted.payload,
+                    idempotency_key=attempt_key(wanted.job_id, wanted.n),
+                    tags=_tags(name, wanted.job_id, wanted.session),
+                    state=Scheduled(scheduled_time=wanted.due_at),
+                    work_queue_name=model.work_queue_name if model else None,
+                    job_variables=model.job_variables if model else None,
+                )
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code == httpx.codes.NOT_FOUND:
+                return None
+            if error.response.status_code in _REFUSALS:
+                answer = f"{error.response.status_code} {error.response.text[:500]}"
+                raise RunRefused(f"Prefect refused the run: {answer}") from error
+            raise
+
+
+def _compare(run: FlowRun, payload: Mapping[str, Any]) -> None:
+    """Refuse a run that Prefect has under the attempt's key with other parameters.
+
+    A ledger that was begun anew beside an old Prefect database meets the runs of its predecessor.
+    """
+    if canonical_json(run.parameters) != canonical_json(dict(payload)):
+        raise RunRefused(
+            f"Prefect has run {run.id} under the key {run.idempotency_key}, with other parameters.",
+            hint="Was the ledger replaced? Jobs with ids of their own are not affected.",
+        )
+
+
+def _refused(system: System, job_id: str, n: int, refused: RunRefused) -> None:
+    told = problem(refused, step=None, attempt=n, at=system.db.clock.now())
+    attempts.end(system.db, job_id, n, Outcome.FAILED, error=told, renewals=0)
+    logger.warning("%s", refused, extra={"job_id": job_id, "attempt": n})
+
+
+async def submit_planned(system: System, client: PrefectClient, job_id: str) -> None:
+    """Give every planned attempt of the job that has no flow run one, without a deployment. Idempotent.
+
+    Such a run is run by the one-shot command that made it, and by nobody else.
     """
     for wanting, n, due_at in await asyncio.to_thread(attempts.wants_run, system.db):
         if wanting != job_id:
@@ -65,10 +223,10 @@ async def submit_adopted(system: System, client: PrefectClient) -> None:
         name, payload = await asyncio.to_thread(jobs.payload_of, system.db, job_id)
         run = await client.create_flow_run_from_deployment(
             model.deployment_id,
-            name=_run_name(name, job_id, n),
+            name=_run_name(name, job_id, n, None),
             parameters=payload,
             idempotency_key=attempt_key(job_id, n),
-            tags=_tags(job_id),
+            tags=_tags(name, job_id, None),
             state=Scheduled(scheduled_time=due_at),
             work_queue_name=model.work_queue_name,
             job_variables=model.job_variables,
@@ -88,15 +246,16 @@ async def _adopted_run(client: PrefectClient, job_id: str) -> FlowRun | None:
 
 async def _create(system: System, client: PrefectClient, job_id: str, n: int, due_at: datetime) -> FlowRun:
     name, payload = await asyncio.to_thread(jobs.payload_of, system.db, job_id)
+    session = await asyncio.to_thread(jobs.session_of, system.db, job_id)
     flow = load_flow(kinds.get(name))
     flow_id = await client.create_flow(flow)
     body = FlowRunCreate(
         flow_id=flow_id,
         flow_version=flow.version,
-        name=_run_name(name, job_id, n),
+        name=_run_name(name, job_id, n, session),
         parameters=payload,
         idempotency_key=attempt_key(job_id, n),
-        tags=_tags(job_id),
+        tags=_tags(name, job_id, session),
         state=to_state_create(Scheduled(scheduled_time=due_at)),
     )
     # PrefectClient.create_flow_run takes no idempotency key (prefect/client/orchestration/_flow_runs)
@@ -109,9 +268,10 @@ def _json(body: FlowRunCreate) -> dict[str, Any]:
     return body.model_dump(mode="json", exclude_unset=True)
 
 
-def _run_name(kind: str, job_id: str, n: int) -> str:
-    return f"{kind} {job_id} attempt {n}"
+def _run_name(kind: str, job_id: str, n: int, session: str | None) -> str:
+    return f"{kind} {session or job_id} · attempt {n}"
 
 
-def _tags(job_id: str) -> list[str]:
-    return ["autocode-jobs", f"job:{job_id}"]
+def _tags(kind: str, job_id: str, session: str | None) -> list[str]:
+    tags = [TAG, f"kind:{kind}", f"job:{job_id}"]
+    return tags if session is None else [*tags, f"session:{session}"]

@@ -76,6 +76,8 @@ def wants_run(db: Database) -> Sequence[tuple[str, int, datetime]]:
             t.attempts.c.flow_run_id.is_(None),
             t.attempts.c.begun_at.is_(None),
             t.attempts.c.ended_at.is_(None),
+            # its index is small: the runs of all that ended long ago are closed
+            t.attempts.c.run_closed.is_(False),
             t.jobs.c.cancel_requested_at.is_(None),
         )
     )
@@ -164,15 +166,33 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
         )
         job = _job(tx, job_id)
         if claimed.rowcount != 1 or job.cancel_requested_at is not None:
-            raise AttemptEnded(
-                f"Attempt {n} of job {job_id} can't begin: it has begun or ended already, "
-                "or the job was cancelled.",
-                hint="One flow run is one attempt. Start a new run: prefect deployment run NAME.",
-            )
+            raise _refusal(tx, job, n)
         event = record(tx, job_id, Fact.BEGUN, {"attempt": n}, now)
         tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(begun_event=event))
     crash.at("claim.after")
     return Attempt(job_id, n, token, fence, time_limit=job.time_limit, fresh_fence=job.fresh_fence)
+
+
+def _refusal(tx: sa.Connection, job: sa.Row[Any], n: int) -> AttemptEnded:
+    """Say why attempt *n* can't begin, and where to go on: somebody may have restarted its run in Prefect."""
+    of = sa.select(t.attempts).where(t.attempts.c.job_id == job.job_id).order_by(t.attempts.c.n)
+    rows = tx.execute(of).all()
+    latest = rows[-1]
+    over = f"Attempt {n} of job {job.job_id} can't begin"
+    if job.result_digest is not None:
+        why, hint = "the job has its result", f"See it with: autocode-jobs artifacts get {job.job_id}."
+    elif latest.ended_at is not None or job.cancel_requested_at is not None:
+        state = "was cancelled" if job.cancel_requested_at is not None else "is dead"
+        why, hint = f"the job {state}", f"To try it again: autocode-jobs jobs retry {job.job_id}."
+    elif latest.n != n:
+        why, hint = (
+            f"the job goes on in attempt {latest.n}",
+            "Nothing to do: that attempt has a run of its own.",
+        )
+    else:
+        why, hint = "another run or process has it", "Nothing to do: one flow run is one attempt."
+    # Prefect shows an error's text alone, so the text says what to do, too
+    return AttemptEnded(f"{over}: {why}. {hint}", hint=hint)
 
 
 def renew(db: Database, attempt: Attempt) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -65,6 +66,7 @@ class Database:
         # several statements of one reader see one moment, as they do by themselves on SQLite
         snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._reader = self._engine.execution_options(**snapshot if self.dialect == "postgresql" else {})
+        self._guard: Callable[[sa.Connection], None] | None = None
 
     @property
     def dialect(self) -> str:
@@ -96,7 +98,28 @@ class Database:
             HomeUnusable: the database file is read-only.
         """
         with _translated(), self._writer.begin() as tx:
+            if self._guard is not None:
+                self._guard(tx)
             yield tx
+
+    def guarded(self, guard: Callable[[sa.Connection], None]) -> Database:
+        """Return this database with *guard* before every write, in its transaction; what it raises undoes it.
+
+        Both share their connections, so only one of them is closed.
+        """
+        twin = copy.copy(self)
+        twin._guard = guard  # noqa: SLF001 - its own class
+        return twin
+
+    def own_connection(self) -> Any:
+        """Return a driver's connection that the pool knows nothing of; the caller closes it.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: the database can't be reached.
+        """
+        connection = self._engine.raw_connection()
+        connection.detach()
+        return connection.dbapi_connection
 
     def migrate(self) -> None:
         """Bring the schema up to date; safe when several processes do it at once. Idempotent.

@@ -10,14 +10,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 
-__all__ = ["Fact", "read_after", "record", "record_all", "record_progress", "reserve_cursors", "unstamped"]
+__all__ = [
+    "CHANNEL",
+    "STAMPED",
+    "Fact",
+    "announce",
+    "read_after",
+    "record",
+    "record_all",
+    "record_progress",
+    "reserve_cursors",
+    "unstamped",
+]
+
+CHANNEL: Final = "autocode_jobs"
+"""PostgreSQL's channel for wake-ups; see :mod:`autocode.jobs.ledger.wakeups`."""
+
+STAMPED: Final = "stamped"
+"""What a wake-up says where events got their cursors; empty where a fact was recorded."""
 
 
 class Fact(StrEnum):
@@ -39,6 +56,7 @@ def record(tx: sa.Connection, job_id: str, fact: Fact, detail: Mapping[str, Any]
         .values(job_id=job_id, fact=fact.value, detail=dict(detail), at=at)
         .returning(t.events.c.id)
     )
+    announce(tx)
     return int(result.scalar_one())
 
 
@@ -49,6 +67,16 @@ def record_all(
     if details:
         rows = [{"job_id": job_id, "fact": fact.value, "detail": dict(each), "at": at} for each in details]
         tx.execute(sa.insert(t.events), rows)
+        announce(tx)
+
+
+def announce(tx: sa.Connection, what: str = "") -> None:
+    """Wake those who listen once the transaction commits; equal announcements of one transaction are one.
+
+    SQLite needs none: its file has a version that moves with each commit.
+    """
+    if tx.dialect.name == "postgresql":
+        tx.execute(sa.select(sa.func.pg_notify(CHANNEL, what)))
 
 
 def record_progress(tx: sa.Connection, job_id: str, at: datetime) -> None:
@@ -88,6 +116,7 @@ def reserve_cursors(tx: sa.Connection, count: int) -> int:
         .values(value=t.counters.c.value + count)
         .returning(t.counters.c.value)
     )
+    announce(tx, STAMPED)
     return int(tx.execute(counter).scalar_one()) - count + 1
 
 

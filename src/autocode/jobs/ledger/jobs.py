@@ -28,6 +28,7 @@ __all__ = [
     "fingerprint",
     "lock",
     "payload_of",
+    "session_of",
 ]
 
 _LONGEST_KEY: Final = 255
@@ -84,11 +85,16 @@ class Accepted(NamedTuple):
         return self.new
 
 
-def enqueue(db: Database, new: NewJob) -> Accepted:
+def enqueue(db: Database, new: NewJob, *, flow_run_id: str | None = None) -> Accepted:
     """Accept *new*: its row, its first attempt and its first event in one transaction.
 
     Idempotent by idempotency key, where there is one, and by id: the same request again changes nothing. Of
     several callers that ask at once one makes the job.
+
+    Args:
+        db: the ledger.
+        new: the request.
+        flow_run_id: the run that the first attempt has already, where Prefect itself started it.
 
     Returns:
         The job that was made, or that the same request made before.
@@ -106,7 +112,7 @@ def enqueue(db: Database, new: NewJob) -> Accepted:
     _check_key(new.idempotency_key)
     with db.write() as tx:
         known = _by_key(tx, new)
-        created = known is None and _insert(tx, new, db.clock.now())
+        created = known is None and _insert(tx, new, db.clock.now(), flow_run_id)
         if not created:
             # somebody may have come between the look and the insert, with the same key or the same id
             known = known or _by_key(tx, new) or new.job_id
@@ -175,6 +181,12 @@ def payload_of(db: Database, job_id: str) -> tuple[str, dict[str, Any]]:
     return row.kind, row.payload
 
 
+def session_of(db: Database, job_id: str) -> str | None:
+    """Return the session that the job belongs to, where there is one."""
+    with db.read() as tx:
+        return tx.execute(sa.select(t.jobs.c.session_id).where(t.jobs.c.job_id == job_id)).scalar()
+
+
 def lock(tx: sa.Connection, job_id: str) -> None:
     """Take the job's row lock for the rest of the transaction; every writer of its facts does it first.
 
@@ -205,7 +217,7 @@ def _by_key(tx: sa.Connection, new: NewJob) -> str | None:
     return tx.execute(query).scalar()
 
 
-def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
+def _insert(tx: sa.Connection, new: NewJob, now: datetime, flow_run_id: str | None = None) -> bool:
     created = insert_missing(
         tx,
         t.jobs,
@@ -238,7 +250,13 @@ def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
     )
     tx.execute(
         sa.insert(t.attempts).values(
-            job_id=new.job_id, n=1, due_at=now, renewals=0, counts=False, run_closed=False
+            job_id=new.job_id,
+            n=1,
+            due_at=now,
+            flow_run_id=flow_run_id,
+            renewals=0,
+            counts=False,
+            run_closed=False,
         )
     )
     record(tx, new.job_id, Fact.ENQUEUED, {}, now)

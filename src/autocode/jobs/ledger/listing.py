@@ -144,7 +144,7 @@ def page(db: Database, chosen: Filter = EVERYTHING, *, size: int = 50, token: st
     with db.read() as tx:
         found = tx.execute(query.limit(size + 1)).all()
         shown = found[:size]
-        rows = load_many(tx, [row.job_id for row in shown], history=False)
+        rows = load_many(tx, [row.job_id for row in shown], reach="newest")
         cursor = _cursor(tx)
     more = len(found) > size
     return Page(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 
@@ -25,12 +25,17 @@ __all__ = [
     "load",
     "load_many",
     "newest_first",
+    "open_ids",
     "open_jobs",
     "resource",
+    "untold",
 ]
 
 MANY: Final = 500
-"""How many jobs are loaded together at most: SQLite takes a thousand values in every version."""
+"""How many jobs one query asks for at most: SQLite takes a thousand values in every version."""
+
+Reach = Literal["newest", "since", "all"]
+"""Which checkpoints are read: the newest that was told of, that and those since, or all that were told of."""
 
 _OPEN: Final = [status.value for status in JobStatus if status not in TERMINAL]
 
@@ -76,6 +81,20 @@ def load(tx: sa.Connection, job_id: str, *, history: bool = True) -> JobRows:
     return JobRows(job, status, tx.execute(attempts).all(), by_seq)
 
 
+def _grouped(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
+    grouped: dict[str, list[sa.Row[Any]]] = {}
+    for row in rows:
+        grouped.setdefault(row.job_id, []).append(row)
+    return grouped
+
+
+def untold(tx: sa.Connection) -> set[str]:
+    """Return the ids of the jobs with events that nobody was told of."""
+    return set(
+        tx.execute(sa.select(t.events.c.job_id).where(t.events.c.cursor.is_(None)).distinct()).scalars()
+    )
+
+
 def get(db: Database, job_id: str) -> Job:
     """Return the job resource as it was last persisted.
 
@@ -87,38 +106,44 @@ def get(db: Database, job_id: str) -> Job:
     return resource(rows, rows.status._mapping)  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
 
 
-def load_many(tx: sa.Connection, job_ids: Sequence[str], *, history: bool) -> list[JobRows]:
-    """Read the rows of several jobs, in their order, in a number of queries that doesn't grow with theirs.
+def load_many(tx: sa.Connection, job_ids: Sequence[str], *, reach: Reach) -> list[JobRows]:
+    """Read the rows of several jobs, in their order, by four queries for each :data:`MANY` of them.
 
     Args:
         tx: the caller's transaction.
-        job_ids: the jobs, at most :data:`MANY`; one that doesn't exist is left out.
-        history: read every checkpoint; otherwise the newest that was told of.
+        job_ids: the jobs; one that doesn't exist is left out.
+        reach: which checkpoints are read; ``since`` is what :func:`load` reads without history.
     """
-    wanted = list(job_ids)
-    by_job: dict[str, dict[int, sa.Row[Any]]] = {job_id: {} for job_id in wanted}
-    attempts: dict[str, list[sa.Row[Any]]] = {job_id: [] for job_id in wanted}
+    found: list[JobRows] = []
+    for first in range(0, len(job_ids), MANY):
+        found += _load_some(tx, job_ids[first : first + MANY], reach)
+    return found
+
+
+def _load_some(tx: sa.Connection, wanted: Sequence[str], reach: Reach) -> list[JobRows]:
     jobs = {row.job_id: row for row in tx.execute(sa.select(t.jobs).where(t.jobs.c.job_id.in_(wanted)))}
     statuses = {
         row.job_id: row for row in tx.execute(sa.select(t.statuses).where(t.statuses.c.job_id.in_(wanted)))
     }
-    tried = sa.select(t.attempts).where(t.attempts.c.job_id.in_(wanted)).order_by(t.attempts.c.n)
-    for row in tx.execute(tried):
-        attempts[row.job_id].append(row)
-    told = (
-        t.checkpoints.c.seq <= t.statuses.c.checkpoint_seq
-        if history
-        else t.checkpoints.c.seq == t.statuses.c.checkpoint_seq
-    )
-    checkpoints = (
+    tried = sa.select(t.attempts).where(t.attempts.c.job_id.in_(wanted))
+    attempts = _grouped(tx.execute(tried.order_by(t.attempts.c.job_id, t.attempts.c.n)))
+    seq, told = t.checkpoints.c.seq, t.statuses.c.checkpoint_seq
+    reached = {"newest": seq == told, "since": seq >= told, "all": seq <= told}[reach]
+    query = (
         sa.select(t.checkpoints)
         .join(t.statuses, t.statuses.c.job_id == t.checkpoints.c.job_id)
-        .where(t.checkpoints.c.job_id.in_(wanted), told)
+        .where(t.checkpoints.c.job_id.in_(wanted), reached)
     )
-    for row in tx.execute(checkpoints):
-        by_job[row.job_id][row.seq] = row
+    checkpoints = _grouped(tx.execute(query))
     return [
-        JobRows(jobs[each], statuses[each], attempts[each], by_job[each]) for each in wanted if each in jobs
+        JobRows(
+            jobs[each],
+            statuses[each],
+            attempts[each],
+            {row.seq: row for row in checkpoints.get(each, ())},
+        )
+        for each in wanted
+        if each in jobs
     ]
 
 
@@ -129,16 +154,20 @@ def newest_first(query: sa.Select[Any]) -> sa.Select[Any]:
 
 def list_jobs(db: Database, *, limit: int = 50) -> list[Job]:
     """Return the newest *limit* jobs with their histories, newest first; see ``listing.page`` for pages."""
-    found: list[JobRows] = []
     with db.read() as tx:
         ids = tx.execute(newest_first(sa.select(t.jobs.c.job_id)).limit(limit)).scalars().all()
-        for start in range(0, len(ids), MANY):
-            found += load_many(tx, ids[start : start + MANY], history=True)
+        found = load_many(tx, ids, reach="all")
     return [resource(rows, rows.status._mapping) for rows in found]  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
 
 
 def open_jobs(db: Database) -> list[str]:
     """Return the ids of jobs that reconcile has to look at: not terminal, or with something still to tell."""
+    with db.read() as tx:
+        return open_ids(tx)
+
+
+def open_ids(tx: sa.Connection) -> list[str]:
+    """Return what :func:`open_jobs` does, in the caller's transaction."""
     query = (
         sa.select(t.statuses.c.job_id)
         .where(t.statuses.c.status.in_(_OPEN))
@@ -149,8 +178,7 @@ def open_jobs(db: Database) -> list[str]:
             ),
         )
     )
-    with db.read() as tx:
-        return sorted(tx.execute(query).scalars())
+    return sorted(tx.execute(query).scalars())
 
 
 def resource(rows: JobRows, status: Mapping[Any, Any], *, with_history: bool = True) -> Job:

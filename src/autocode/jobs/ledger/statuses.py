@@ -20,7 +20,7 @@ from autocode.jobs.ledger.queries import JobRows, load, resource
 from autocode.jobs.model import JobStatus
 from autocode.jobs.projection import AttemptFacts, JobFacts, Lease, Outcome, RunState, Verdict, project
 
-__all__ = ["judge", "stamp"]
+__all__ = ["is_current", "judge", "stamp"]
 
 _PLAIN_TYPES: Final = {
     Fact.CHECKPOINT: "job.checkpoint",
@@ -53,6 +53,13 @@ def judge(rows: JobRows, run: RunState, lease: Lease) -> Verdict:
         cancel_requested=rows.job.cancel_requested_at is not None,
     )
     return project(facts, attempt_rows.facts(rows.attempts), run, lease)
+
+
+def is_current(rows: JobRows, run: RunState, lease: Lease) -> bool:
+    """Say whether the persisted status is what the facts in *rows* project to; pure, for a sweep of many."""
+    persisted = _persisted(rows)
+    verdict = judge(rows, run, lease)
+    return _snapshot(rows, verdict, attempt_rows.facts(rows.attempts), persisted) == persisted
 
 
 def stamp(db: Database, job_id: str, run: RunState, lease: Lease) -> bool:

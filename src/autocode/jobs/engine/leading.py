@@ -1,0 +1,143 @@
+"""What the leading reconciler does in its term: sweep, submit, adopt, look at Prefect, each in a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import httpx
+from prefect.client.orchestration import PrefectClient
+
+from autocode.jobs.engine import holder
+from autocode.jobs.engine.adopt import Adopter
+from autocode.jobs.engine.deployments import Deployments
+from autocode.jobs.engine.reconcile import Reconciler
+from autocode.jobs.engine.rescue import Rescue
+from autocode.jobs.engine.runs import PrefectRuns
+from autocode.jobs.engine.submit import Submitter
+from autocode.jobs.engine.system import System
+from autocode.jobs.engine.view import PrefectView, follow_events
+from autocode.jobs.errors import JobsError, LeadershipLost, LedgerUnavailable
+from autocode.jobs.ledger import attempts
+
+__all__ = ["Lead"]
+
+_SWEEP_SECONDS: Final = 1.0
+"""Pause between two sweeps that nothing woke; leases have to be looked at twice in each."""
+
+_ADOPT_SECONDS: Final = 2.0
+
+_DEPLOY_SECONDS: Final = 5.0
+
+_TROUBLE_SECONDS: Final = 0.5
+"""Pause after a failure, so that what is away isn't asked without end."""
+
+_BREATH_SECONDS: Final = 0.25
+
+logger = logging.getLogger(__name__)
+
+
+class Lead:
+    """One term. Every write is held against the term by the database that *system* has.
+
+    Args:
+        system: the opened home, its database guarded by the term.
+        client: an open client.
+    """
+
+    def __init__(self, system: System, client: PrefectClient) -> None:
+        self._system = system
+        self._facts = asyncio.Event()
+        self._outbox = asyncio.Event()
+        self._view = PrefectView(PrefectRuns(client), self._facts.set)
+        rescue = Rescue(system.db.clock, driven=lambda: holder.driven(system.home))
+        self._reconciler = Reconciler(system, self._view, rescue=rescue)
+        self._deployments = Deployments(client)
+        self._submitter = Submitter(system, client, self._deployments)
+        self._adopter = Adopter(system, client)
+        self._deployed = False
+
+    def wake(self) -> None:
+        """Look at the ledger at once: a fact was committed."""
+        self._facts.set()
+        self._outbox.set()
+
+    async def run(self) -> None:
+        """Work until the lead is lost, or until it is cancelled.
+
+        Raises:
+            ExceptionGroup: with :class:`~autocode.jobs.errors.LeadershipLost` where another leads now.
+        """
+        await asyncio.to_thread(self._tidy)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._view.follow())
+            group.create_task(follow_events(self._view.ask))
+            group.create_task(_for_ever("sweep", self._facts, _SWEEP_SECONDS, self._sweep))
+            group.create_task(_for_ever("submit", self._outbox, _SWEEP_SECONDS, self._submit))
+            group.create_task(_for_ever("deploy", asyncio.Event(), _DEPLOY_SECONDS, self._deploy))
+            # nothing wakes it: a worker that is faster adopts by its claim
+            group.create_task(_for_ever("adopt", asyncio.Event(), _ADOPT_SECONDS, self._adopt))
+
+    async def _sweep(self) -> None:
+        try:
+            await self._reconciler.sweep()
+        except LedgerUnavailable:
+            # nobody could renew: each lease has its whole time once the database is back
+            self._reconciler.forget_leases()
+            raise
+
+    async def _submit(self) -> None:
+        await self._submitter.submit_all()
+
+    async def _deploy(self) -> None:
+        """Make what people may start in Prefect, once; no job waits for the deployments of other kinds."""
+        if not self._deployed:
+            await self._deployments.ensure_all()
+            self._deployed = True
+
+    async def _adopt(self) -> None:
+        await self._adopter.adopt_all()
+
+    def _tidy(self) -> None:
+        """Remove what processes that were killed left behind; what can't be removed now can later."""
+        with suppress(JobsError, OSError):
+            holder.sweep(self._system.home, attempts.open_holders(self._system.db))
+            self._system.store.sweep_temp()
+
+
+async def _for_ever(
+    name: str, woken: asyncio.Event, pause: float, work: Callable[[], Awaitable[None]]
+) -> None:
+    """Do *work* at once, whenever it is *woken*, and after each *pause*; tell of trouble once."""
+    told = ""
+    while True:
+        woken.clear()
+        began = time.monotonic()
+        trouble = await _tried(work)
+        if trouble != told:
+            logger.warning("%s: %s", name, trouble or "works again")
+            told = trouble
+        # facts that come faster than they are worked off are taken together: half of the time stays free
+        took = min(time.monotonic() - began, _BREATH_SECONDS)
+        await asyncio.sleep(_TROUBLE_SECONDS if trouble else took)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await woken.wait()
+
+
+async def _tried(work: Callable[[], Awaitable[None]]) -> str:
+    try:
+        await work()
+    except LeadershipLost:
+        raise
+    except (httpx.HTTPError, TimeoutError, JobsError) as error:
+        return f"{type(error).__name__}: {error}"
+    except Exception as error:
+        # one job that can't be looked at must not keep all others waiting for ever
+        logger.exception("unexpected")
+        return f"{type(error).__name__}: {error}"
+    return ""
