@@ -57,9 +57,13 @@ class Gate:
                 break
             position = ends[line]
 
+    def may_match(self, piece: bytes) -> bool:
+        """Say whether some rule may match in a *piece* of JSON; never denies one that does."""
+        return self._asks and self._any(piece) is not None
+
     def candidates(self, piece: bytes) -> list[Rule]:
         """Return the rules that may match in a *piece* of JSON, in order; never leaves one out."""
-        if not self._asks or self._any(piece) is None:
+        if not self.may_match(piece):
             return []
         return [rule for rule, search in self._each if search(piece) is not None]
 

@@ -44,7 +44,8 @@ class Totals:
             before = self._open.pop(digest, None)
             if before is not None:
                 for kind, count in zip(KINDS, before, strict=True):
-                    self._totals[kind] -= count
+                    if count:
+                        self._totals[kind] -= count
             self._open[digest] = tuple([counts.get(kind, 0) for kind in KINDS])
             if len(self._open) > self._limit:
                 self._open.popitem(last=False)
