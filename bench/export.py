@@ -1,6 +1,7 @@
 """``make bench-export``: the export of raw sessions beside ``tar | zstd -3 | sha256sum`` on the same files.
 
-Both run alternately, in one go, each several times; medians and spread are printed as a table and, with
+Both run alternately, in one go, each several times, and so does the floor, the least that Python's libraries
+take for this normal form (``bench/floor.py``). Medians and spread are printed as a table and, with
 ``--write``, written into docs/performance.md and bench/results/export.json. Nothing is asserted.
 """
 
@@ -19,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from autocode.jobs.engine.workers import processes
 from bench.corpus import Corpus, grow, make_corpus, templates
 from bench.measure import Measured, run
 from bench.report import about, as_markdown, into_page
@@ -38,6 +40,7 @@ class Runs:
 
     corpus: Corpus
     peer: list[Measured] = field(default_factory=list)
+    floor: list[dict[str, float]] = field(default_factory=list)
     first: list[dict[str, float]] = field(default_factory=list)
     unchanged: list[dict[str, float]] = field(default_factory=list)
     grown: list[dict[str, float]] = field(default_factory=list)
@@ -51,6 +54,7 @@ class Runs:
             "files": self.corpus.files,
             "made_of": self.corpus.made_of,
             "peer": peer,
+            "floor": self.floor,
             "first": self.first,
             "unchanged": self.unchanged,
             "grown": self.grown,
@@ -82,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     document = {
         "about": machine,
         "n": options.n,
+        "processes": max(1, processes()),
         "results": results,
         "seconds": round(time.monotonic() - began),
     }
@@ -122,17 +127,25 @@ def _say(text: str) -> None:
 
 
 def _once(runs: Runs, folder: Path, number: int) -> None:
-    """Run the peer, a first export, one with nothing changed, and one with one session grown."""
+    """Run the peer, the floor, a first export, one with nothing changed, and one with one session grown."""
     home, out = folder / "home", folder / "out"
     runs.peer.append(
         run(["bash", "-o", "pipefail", "-c", _PEER, "peer", runs.corpus.folder], dict(os.environ))
     )
+    runs.floor.append(_floor(runs.corpus))
     runs.first.append(_export(runs.corpus, home, out))
     runs.unchanged.append(_export(runs.corpus, home, out))
     grow(runs.corpus, step=number)
     runs.grown.append(_export(runs.corpus, home, out))
     _let_server_end(home)
     shutil.rmtree(home)
+
+
+def _floor(corpus: Corpus) -> dict[str, float]:
+    # in a process of its own, so that nothing of this one is in it
+    measured = run([sys.executable, "-m", "bench.floor", corpus.folder], dict(os.environ))
+    figures: dict[str, float] = json.loads(measured.out)
+    return figures
 
 
 def _export(corpus: Corpus, home: Path, out: Path) -> dict[str, float]:

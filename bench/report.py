@@ -17,6 +17,9 @@ _BEGIN: Final = "<!-- bench-export: begin -->\n"
 _END: Final = "<!-- bench-export: end -->\n"
 _MB: Final = 1_000_000
 _MIB: Final = 1 << 20
+_NS: Final = 1000
+"""Nanoseconds a byte that a second a megabyte is."""
+
 _PHASES: Final = ("until_server", "until_claim", "scan", "read", "bundle_and_verify", "deliver")
 
 
@@ -50,6 +53,20 @@ def as_markdown(document: dict[str, Any]) -> str:
                     "memory",
                 ),
                 [_first_row(each) for each in document["results"]],
+            ),
+            "\n",
+            _table(
+                (
+                    "corpus",
+                    "peer",
+                    "half of it",
+                    "floor, one process",
+                    f"floor, {document['processes']} processes",
+                    "floor, CPU a byte",
+                    "job",
+                    "job, CPU a byte",
+                ),
+                [_floor_row(each, document["processes"]) for each in document["results"]],
             ),
             "\n",
             _table(
@@ -114,6 +131,26 @@ def _first_row(result: dict[str, Any]) -> tuple[str, ...]:
         _spread(first, "whole"),
         f"{_median(first, 'cpu'):.1f} s",
         f"{_most(first, 'peak')} MiB + server {_most(first, 'peak_server')} MiB",
+    )
+
+
+def _floor_row(result: dict[str, Any], processes: int) -> tuple[str, ...]:
+    size = result["bytes"] / _MB
+    peer, floor, job = (
+        size / _median(result[kind], name)
+        for kind, name in (("peer", "whole"), ("floor", "whole"), ("first", "job"))
+    )
+    # both start the same program; what the first one takes beyond the other is the reading
+    reading = _median(result["first"], "cpu") - _median(result["unchanged"], "cpu")
+    return (
+        _corpus(result),
+        f"{peer:.0f} MB/s",
+        f"{peer / 2:.0f} MB/s",
+        f"{floor:.0f} MB/s",
+        f"{floor * processes:.0f} MB/s",
+        f"{_median(result['floor'], 'cpu') / size * _NS:.1f} ns",
+        f"{job:.0f} MB/s",
+        f"{max(0.0, reading) / size * _NS:.1f} ns",
     )
 
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_the_benchmark_measures_a_megabyte(tmp_path: Path) -> None:
-    """One run on 1 MB gives the peer's, the export's and the stages' figures, and a table of them."""
+    """One run on 1 MB gives the figures of peer, floor, export and stages, and tables of them."""
     output = tmp_path / "result.json"
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
 
@@ -29,8 +29,9 @@ def test_the_benchmark_measures_a_megabyte(tmp_path: Path) -> None:
     )
 
     (result,) = json.loads(output.read_text())["results"]
-    assert {kind: len(result[kind]) for kind in ("peer", "first", "unchanged", "grown")} == dict.fromkeys(
-        ("peer", "first", "unchanged", "grown"), 1
-    )
+    kinds = ("peer", "floor", "first", "unchanged", "grown")
+    assert {kind: len(result[kind]) for kind in kinds} == dict.fromkeys(kinds, 1)
+    assert result["floor"][0]["bytes"] == result["bytes"]
+    assert result["floor"][0]["cpu"] > 0
     assert all(speed > 0 for speed in result["stages"].values())
     assert "| 1 MB in 5 |" in done.stdout

@@ -154,3 +154,31 @@ def test_an_error_that_nobody_expected_is_one_line(
     monkeypatch.setenv("AUTOCODE_TRACEBACK", "1")
     with pytest.raises(RuntimeError):
         command.run(["jobs", "list"])
+
+
+def test_the_command_leaves_behind_exit_handlers_and_before_modules_are_torn_down() -> None:
+    """What was registered while it ran is called, output is flushed, the status counts, and that is all."""
+    script = (
+        "import atexit\n"
+        "from autocode.jobs.cli import main as command\n"
+        "class Late:\n"
+        "    def __del__(self):\n"
+        "        print('torn down', flush=True)\n"
+        "late = Late()\n"
+        "def run(arguments):\n"
+        "    atexit.register(print, 'handled')\n"
+        "    print('done')\n"
+        "    return 3\n"
+        "command.run = run\n"
+        "command.main()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (3, "done\nhandled\n", "")

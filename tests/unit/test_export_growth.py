@@ -35,6 +35,12 @@ class _Counting(io.FileIO):
         self.count[self.place] += len(data)
         return data
 
+    def readinto(self, buffer: Any, /) -> int:
+        size = super().readinto(buffer)
+        assert size is not None
+        self.count[self.place] += size
+        return size
+
 
 @contextmanager
 def bytes_read() -> Iterator[Counter[str]]:

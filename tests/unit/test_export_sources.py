@@ -168,7 +168,7 @@ def test_a_disk_that_fails_while_reading_is_worth_another_try(
     """An input error in the middle of a session names the file and is transient."""
 
     class Failing:
-        def read(self, size: int) -> bytes:
+        def readinto(self, buffer: memoryview) -> int:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     stream = frozen.FrozenStream(Failing(), 10, "s.jsonl")  # type: ignore[arg-type]

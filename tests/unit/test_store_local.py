@@ -151,7 +151,7 @@ class TestLayout:
     def test_objects_published_together_are_durable_before_the_first_name(
         self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """All files are synced, then all links are made, then each folder is synced once."""
+        """All files are synced, then new folders' entries at once; then come all links, then each folder."""
         store.delete(put_bytes(store, TEXT).digest)
         log: list[str] = []
         fsync, link = os.fsync, os.link
@@ -168,16 +168,13 @@ class TestLayout:
         for number, staging in enumerate(stagings):
             staging.write(TEXT + bytes([number]))
             staging.end()
-            # its folder exists, so that no sync of a new one is in between
-            store.path_of(staging.end().digest).parent.mkdir(exist_ok=True)
-        monkeypatch.setattr(store, "_ensure", lambda _: None)
         monkeypatch.setattr(os, "fsync", logged_fsync)
         monkeypatch.setattr(os, "link", logged_link)
         store.publish_all(stagings)
 
         digests = [digest_of(TEXT + bytes([number])) for number in range(3)]
         folders = len({store.path_of(digest).parent for digest in digests})
-        assert log == ["file"] * 3 + ["link"] * 3 + ["folder"] * folders
+        assert log == ["file"] * 3 + ["folder"] + ["link"] * 3 + ["folder"] * folders
         assert [store.verify(digest).digest for digest in digests] == digests
         assert list(store.root.rglob("*.tmp")) == []
 

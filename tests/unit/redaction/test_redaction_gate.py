@@ -96,6 +96,18 @@ def test_a_secret_at_the_border_of_a_block_is_seen(kind: str) -> None:
     assert actual == [0, 4, 6, 16]
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(records, max_size=8))
+def test_lines_searched_together_are_suspects_as_they_are_alone(found: list[Any]) -> None:
+    """What stands in the lines around it makes no line a suspect, and hides none."""
+    gate = gate_of(DEFAULT_POLICY)
+    lines = [line(record) for record in found]
+
+    actual = gate.suspects(lines)
+
+    assert actual == [index for index, each in enumerate(lines) if gate.may_match(each)]
+
+
 def test_words_about_secrets_make_no_suspect() -> None:
     """Lines of ordinary code and output pass the gate without a closer look, most of them."""
     lines = [line({"text": text}) for text in ordinary_text()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import signal
@@ -86,20 +87,29 @@ def _name(error: OSError) -> str:
 
 def main() -> None:
     """Run the command of this process's arguments, and exit."""
+    # what is registered first is called last: behind Prefect's handlers, and before all modules are taken
+    # apart, which takes a second with Prefect among them and serves nobody
+    status = [FAILED]
+    atexit.register(lambda: _leave(status[0]))
     _listen()
     _prepare_streams()
-    status = run(sys.argv[1:])
-    if status != INTERRUPTED:
-        sys.exit(status)
-    # no second Ctrl-C may turn the quiet end into a traceback, and no thread that lingers may delay it
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    status[0] = run(sys.argv[1:])
+    if status[0] == INTERRUPTED:
+        # no second Ctrl-C may turn the quiet end into a traceback, and no thread that lingers may delay it
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        _leave(INTERRUPTED)
+    sys.exit(status[0])
+
+
+def _leave(status: int) -> None:
+    """End the process without more ado."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
             continue
-    os._exit(INTERRUPTED)
+    os._exit(status)
 
 
 def _listen() -> None:

@@ -6,8 +6,10 @@ transcripts, linear in the text whatever stands in it, and the interpreter lock 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 from autocode.jobs.redaction.linear import bytes_search
@@ -36,17 +38,32 @@ class Gate:
         """Return the indexes of the *lines* of JSON in which some rule may match; never leaves one out."""
         if not self._asks:
             return []
-        return [
-            index
-            for start, block in _blocks(lines)
-            if len(block) == 1 or self._any(b"\n".join(block)) is not None
-            for index, line in enumerate(block, start)
-            if self._any(line) is not None
-        ]
+        return [index for start, block in _blocks(lines) for index in self._suspects(start, block)]
+
+    def _suspects(self, first: int, block: Sequence[bytes]) -> Iterator[int]:
+        """Search the lines of a block as one text, each of its bytes about once, and yield those that match.
+
+        What matches first in the text begins in no earlier line than what matches first in a line alone. It
+        may go on into the next line, so the line where it begins is asked again, alone.
+        """
+        ends = list(accumulate(len(line) + 1 for line in block))
+        text = b"\n".join(block)
+        position = 0
+        while (match := self._any(text, position)) is not None:
+            line = bisect_right(ends, match.start())
+            if self._any(block[line]) is not None:
+                yield first + line
+            if line + 1 == len(block):
+                break
+            position = ends[line]
+
+    def may_match(self, piece: bytes) -> bool:
+        """Say whether some rule may match in a *piece* of JSON; never denies one that does."""
+        return self._asks and self._any(piece) is not None
 
     def candidates(self, piece: bytes) -> list[Rule]:
         """Return the rules that may match in a *piece* of JSON, in order; never leaves one out."""
-        if not self._asks or self._any(piece) is None:
+        if not self.may_match(piece):
             return []
         return [rule for rule, search in self._each if search(piece) is not None]
 

@@ -49,11 +49,19 @@ class LinearText(Protocol):
         ...
 
 
-class BytesSearch(Protocol):
-    """A search over bytes; only whether there is a match counts."""
+class Place(Protocol):
+    """Where a match is."""
 
-    def __call__(self, data: bytes, /) -> object | None:
-        """Return something if there is a match."""
+    def start(self) -> int:
+        """Return the position of its first byte."""
+        ...
+
+
+class BytesSearch(Protocol):
+    """A search over bytes."""
+
+    def __call__(self, data: bytes, position: int = 0, /) -> Place | None:
+        """Return the leftmost match that begins at *position* or behind it."""
         ...
 
 

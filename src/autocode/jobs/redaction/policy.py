@@ -228,6 +228,10 @@ class Policy:
     rules: tuple[Rule, ...]
     allow: tuple[Allowance, ...] = ()
 
+    def __hash__(self) -> int:
+        # equal policies have equal digests; hashing all rules each time would cost as much as a short session
+        return hash(self.digest)
+
     @cached_property
     def digest(self) -> str:
         """Digest over everything that influences the output: same digest, same markers for the same text."""

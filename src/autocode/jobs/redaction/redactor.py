@@ -99,7 +99,7 @@ class Redactor:
 
     def _redact(self, value: Any, prefix: str, seq: int) -> Any:
         try:
-            if not any(self._gate.candidates(piece) for piece in pieces_of(value)):
+            if not any(self._gate.may_match(piece) for piece in pieces_of(value)):
                 return value
             return _Walk(self, self._gate, seq).run(_copied(value), prefix)
         except RedactionFailed as failure:

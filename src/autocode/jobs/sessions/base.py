@@ -194,8 +194,8 @@ class Reading(Iterator[Record]):
         self._dump = dump
         self.report = report
 
-    def __iter__(self) -> Reading:
-        return self
+    def __iter__(self) -> Iterator[Record]:  # noqa: PYI034 - the generator itself, a call less for each record
+        return self._records
 
     def __next__(self) -> Record:
         return next(self._records)

@@ -82,8 +82,10 @@ class _Session(Mapper):
         super().__init__(report, saved)
         self._titles = Titles()
         self._head: dict[str, Any] | None = None
+        self._known: dict[str, Any] = {}
         if saved is not None:
             self._head = saved.texts["head"]
+            self._known = _without_none(self._head)
             self._titles.restore(saved.texts["titles"], saved.facts["titles"])
 
     def texts(self) -> dict[str, Any]:
@@ -118,6 +120,7 @@ class _Session(Mapper):
         }
         record |= {name: first.get(name) for name in _SESSION_FIELDS.values()}
         self._head = {key: record[name] for key, name in _SESSION_FIELDS.items()}
+        self._known = _without_none(self._head)
         self._report.session_id = record["session_id"]
         self._report.agent_id = record["agent_id"]
         self._report.parent_session_id = record["parent_session_id"]
@@ -132,26 +135,26 @@ class _Session(Mapper):
         base = self._identities.claim(own, item.position, parent)
         at = self.time(line.get("timestamp"))
         self._saw_session(line.get("sessionId"))
-        head = self._head or {}
+        known = self._known
         rest = {
             key: value
             for key, value in line.items()
-            if key not in _COMMON and not (key in head and head[key] == value and value is not None)
+            if key not in _COMMON and (key not in known or known[key] != value)
         }
-        if not isinstance(line.get("isSidechain", False), bool):
-            rest["isSidechain"] = line["isSidechain"]
+        sidechain = line.get("isSidechain", False)
+        if not isinstance(sidechain, bool):
+            rest["isSidechain"] = sidechain
         if own is not None and base != own:
             rest["uuid"] = own
         if parent is not None and not isinstance(parent, str):
             rest["parentUuid"] = parent
+            parent = None
         for index, (kind, fields) in enumerate(self._drafts(line, rest)):
             record_id = self._identities.part(base, item.position, index)
-            record = self._recorder.make(
-                kind, record_id, at, parent if isinstance(parent, str) else None, item
-            )
+            record = self._recorder.make(kind, record_id, at, parent, item)
             if at is None and line.get("timestamp") is not None:
                 record["raw_at"] = line["timestamp"]
-            if line.get("isSidechain") is True:
+            if sidechain is True:
                 record["sidechain"] = True
             record |= fields
             self.link(record)
@@ -267,6 +270,10 @@ class _Session(Mapper):
         title = line.get(key) if key else None
         if isinstance(title, str):
             self._titles.given(line["type"], title)
+
+
+def _without_none(head: dict[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (head or {}).items() if value is not None}
 
 
 def _completes_head(value: Any) -> bool:

@@ -118,6 +118,8 @@ def _call(kind: str, item: dict[str, Any]) -> _Draft:
 
 def _arguments(text: str) -> Any:
     """Return the object that is written in a string, or the string where it isn't exactly one."""
+    if not text.lstrip(" \t\r\n").startswith("{"):
+        return text
     changed: Counter[str] = Counter()
     try:
         value = loads(text.encode(), changed)

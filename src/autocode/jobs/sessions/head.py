@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any, Final
@@ -25,7 +24,7 @@ _SNIFFED_OBJECTS: Final = 50
 _SNIFFED_LINES: Final = 200
 _SHOWN_TOKENS: Final = 20_000
 _TASTE: Final = 64 * 1024
-_CONTROL: Final = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
+_CONTROLS: Final = bytes(code for code in range(1, 32) if code not in b"\t\n\r")
 _BOM: Final = b"\xef\xbb\xbf"
 _QUOTE, _OPEN, _CLOSE, _LIST, _LIST_END = b'"{}[]'
 
@@ -60,19 +59,30 @@ def any_object(head: bytes, recognises: Callable[[dict[str, Any]], bool]) -> boo
 
 def head_objects(head: bytes) -> Iterator[dict[str, Any]]:
     """Yield the first objects in *head*; the last is what can be seen of a line that was cut off."""
-    if len(_CONTROL.findall(head[:_TASTE])) > _TASTE // 100:
+    taste = head[:_TASTE]
+    if len(taste) - len(taste.translate(None, _CONTROLS)) > _TASTE // 100:
         # a program or a picture: to look for objects in it takes half a second and finds none
         return
-    *complete, rest = head.split(b"\n")
-    lines = b"".join(islice((line + b"\n" for line in complete if b"{" in line), _SNIFFED_LINES))
     report = Report(tool="", reader="", revision=0)
-    found = objects(segments(io.BytesIO(lines), report), report, lambda _: True)
+    lines = (segments(io.BytesIO(line), report) for line in islice(_lines_of_objects(head), _SNIFFED_LINES))
+    found = objects(chain.from_iterable(lines), report, lambda _: True)
     for number, item in enumerate(found):
         if number >= _SNIFFED_OBJECTS:
             return
         if isinstance(item.value, dict):
             yield item.value
+    rest = head[head.rfind(b"\n") + 1 :]
     yield opened_object(rest.strip(b"\0 \t\r\n\xef\xbb\xbf"))
+
+
+def _lines_of_objects(head: bytes) -> Iterator[bytes]:
+    """Yield the whole lines that may hold an object, one by one: mostly the first tells enough."""
+    start = 0
+    while end := head.find(b"\n", start) + 1:
+        line = head[start:end]
+        if b"{" in line:
+            yield line
+        start = end
 
 
 def opened_document(head: bytes) -> dict[str, Any]:

@@ -20,8 +20,8 @@ MAX_IDS: Final = 500_000
 MAX_CALLS: Final = 10_000
 """Tool calls that wait for their result at the same time; the oldest is forgotten first."""
 
-_USABLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
-_RESERVED: Final = re.compile(r"L[0-9].*|session")
+# ids from positions begin with L and a digit; that of the session's own record is "session"
+_USABLE: Final = re.compile(r"(?!L[0-9]|session\Z)[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _SETTLED: Final = 0
 
 
@@ -59,6 +59,7 @@ class Identities:
         self._limit = limit
         self._saved = saved or SavedIds(array("Q"), array("I"), array("Q"))
         self._trees: dict[int, int] = {}
+        self._newest: tuple[str | None, int] = None, 0
         self._roots = list(range(1 + len(self._saved.awaited)))
         self._awaited: dict[int, list[int]] = {}
         for tree, parent in enumerate(self._saved.awaited, 1):
@@ -68,7 +69,7 @@ class Identities:
         """Return the id of the record at *position* whose tool calls it *own* (``None``: nothing)."""
         if own is None:
             return position
-        if not isinstance(own, str) or not _USABLE.fullmatch(own) or _RESERVED.fullmatch(own):
+        if not isinstance(own, str) or not _USABLE.fullmatch(own):
             self._report.lose("unusable-id")
             return position
         key = _key(own)
@@ -78,7 +79,8 @@ class Identities:
         if self._is_full():
             self._report.lose("id-limit")
             return position
-        self._grow(key, _key(parent) if isinstance(parent, str) else None)
+        self._grow(key, self._key_of(parent) if isinstance(parent, str) else None)
+        self._newest = own, key
         return own
 
     @staticmethod
@@ -118,6 +120,11 @@ class Identities:
             old = array("I", [renamed[tree] for tree in old])
         trees = _merged(old, places, (renamed[tree] for _, tree in new))
         return SavedIds(seen, trees, array("Q", [parent for parent, _ in waiting]))
+
+    def _key_of(self, parent: str) -> int:
+        # in most transcripts a record's parent is the one before
+        newest, key = self._newest
+        return key if parent == newest else _key(parent)
 
     def _is_full(self) -> bool:
         return len(self._saved.seen) + len(self._trees) >= self._limit

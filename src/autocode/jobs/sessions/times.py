@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["normalise", "of_epoch"]
@@ -16,6 +17,9 @@ _LATEST: Final = 10_000_000_000
 _RFC_3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-]\d\d:\d\d))", re.ASCII
 )
+_NORMAL: Final = re.compile(
+    rf"({_FIRST_YEAR // 100}\d\d-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{{3}}Z", re.ASCII
+)
 
 
 def normalise(value: object) -> str | None:
@@ -24,7 +28,14 @@ def normalise(value: object) -> str | None:
     Digits below a millisecond are cut off. A time without a zone, outside the years 2000 to 2099 or not
     in RFC 3339 gives ``None``: such a time would make retention delete a session at once, or never.
     """
-    if not isinstance(value, str) or not (match := _RFC_3339.fullmatch(value)):
+    if not isinstance(value, str):
+        return None
+    # most tools write just this form
+    match = _NORMAL.fullmatch(value)
+    if match and _is_day(match[1]):
+        return value
+    match = _RFC_3339.fullmatch(value)
+    if not match:
         return None
     day, time, fraction, zone = match.groups()
     exact = f"{day}T{time}.{(fraction or '')[:3]:0<3}"
@@ -36,6 +47,15 @@ def normalise(value: object) -> str | None:
     except (ValueError, OverflowError):
         return None
     return exact + "Z" if _FIRST_YEAR <= moment.year <= _LAST_YEAR else None
+
+
+@lru_cache(maxsize=64)
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def of_epoch(value: object) -> object:

@@ -41,10 +41,12 @@ class Totals:
         """Count *counts*, instead of what was counted for *key* before."""
         if key is not None:
             digest = _digest(*key)
-            for kind, count in zip(KINDS, self._open.pop(digest, ()), strict=False):
-                if count:
-                    self._totals[kind] -= count
-            self._open[digest] = tuple(counts.get(kind, 0) for kind in KINDS)
+            before = self._open.pop(digest, None)
+            if before is not None:
+                for kind, count in zip(KINDS, before, strict=True):
+                    if count:
+                        self._totals[kind] -= count
+            self._open[digest] = tuple([counts.get(kind, 0) for kind in KINDS])
             if len(self._open) > self._limit:
                 self._open.popitem(last=False)
         for kind, count in counts.items():

@@ -8,7 +8,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
@@ -73,14 +73,16 @@ class LocalStore:
     def publish_all(self, stagings: Sequence[LocalStaging]) -> None:
         """Make several ended objects durable and visible: first all bytes, then all names.
 
-        The disk is asked to write everything before anything is waited for; each folder is synced once. Not
+        The disk is asked to write everything before anything is waited for; each folder is synced once, and
+        so is the one above them, where some of them are new to this process. Not
         atomic: after an error some of them are visible. Raises what :meth:`Staging.publish
         <autocode.jobs.store.base.Staging.publish>` raises.
         """
         for staging in stagings:
             staging.write_out()
-        for staging in stagings:
-            staging.finish()
+        infos = [staging.finish() for staging in stagings]
+        with posix.explained(self.root):
+            self._ensure_fanout(info.digest for info in infos)
         digests = [staging.link().digest for staging in stagings]
         with posix.explained(self.root):
             for folder in sorted({self.path_of(digest).parent for digest in digests}):
@@ -187,8 +189,17 @@ class LocalStore:
             folder.parent.mkdir(parents=True, exist_ok=True)
         else:
             self._ensure(folder.parent)
-        posix.make_folder(folder)
+        posix.make_folders(folder.parent, [folder.name])
         self._durable.add(folder)
+
+    def _ensure_fanout(self, digests: Iterable[str]) -> None:
+        """Make the folders of these objects: their entries become durable together."""
+        folders = {self.path_of(digest).parent for digest in digests}
+        missing = {folder for folder in folders if folder not in self._durable or not folder.is_dir()}
+        if missing:
+            self._ensure(self._objects)
+            posix.make_folders(self._objects, sorted(folder.name for folder in missing))
+            self._durable |= missing
 
     def _link(self, temp: Path, info: ObjectInfo) -> ObjectInfo:
         path = self.path_of(info.digest)

@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -21,7 +21,7 @@ __all__ = [
     "exclusive",
     "explained",
     "is_abandoned",
-    "make_folder",
+    "make_folders",
     "open_regular",
     "same_file",
     "sync_folder",
@@ -64,16 +64,17 @@ def explained(root: Path) -> Iterator[None]:
         raise
 
 
-def make_folder(path: Path) -> None:
-    """Make *path*, private to the user, durably. Idempotent.
+def make_folders(parent: Path, names: Iterable[str]) -> None:
+    """Make folders in *parent*, private to the user, durably, with one wait for the disk. Idempotent.
 
-    Its entry is made durable also where it was there: who made it may have died before that. A parent that
-    this user may not read can't be synced and is left to the system.
+    Their entries are made durable also where they were there: who made them may have died before that. A
+    parent that this user may not read can't be synced and is left to the system.
     """
-    with suppress(FileExistsError):
-        path.mkdir(mode=0o700)
+    for name in names:
+        with suppress(FileExistsError):
+            (parent / name).mkdir(mode=0o700)
     with suppress(PermissionError):
-        sync_folder(path.parent)
+        sync_folder(parent)
 
 
 def sync_folder(path: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
 from autocode.jobs.errors import JobsError, SourceChanged, SourceUnreadable, Transient
@@ -28,7 +28,7 @@ _PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EST
 
 
 @contextmanager
-def opened(path: str, name: str) -> Iterator[BinaryIO]:
+def opened(path: str, name: str) -> Iterator[io.FileIO]:
     """Open the regular file at *path*, unbuffered; never follows a link, never waits for a pipe.
 
     Args:
@@ -49,7 +49,7 @@ def opened(path: str, name: str) -> Iterator[BinaryIO]:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise SourceChanged(f"{name} is no regular file any more.")
         with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as file:
-            yield cast("BinaryIO", file)
+            yield file
     finally:
         os.close(descriptor)
 
@@ -63,7 +63,7 @@ class FrozenStream(io.RawIOBase):
         name: what people call the file, for messages.
     """
 
-    def __init__(self, file: BinaryIO, size: int, name: str) -> None:
+    def __init__(self, file: io.FileIO, size: int, name: str) -> None:
         super().__init__()
         self._file = file
         self._size = self._left = size
@@ -81,16 +81,15 @@ class FrozenStream(io.RawIOBase):
         Raises:
             Transient: the disk failed to deliver, or is away for the moment.
         """
-        view = memoryview(buffer).cast("B")
+        view = memoryview(buffer).cast("B")[: self._left]
         try:
-            data = self._file.read(min(len(view), self._left))
+            count = self._file.readinto(view)
         except OSError as error:
             raise Transient(f"{self._name} could not be read: {error.strerror}.") from error
-        view[: len(data)] = data
-        self._digest.update(data)
-        self._left -= len(data)
-        self.position += len(data)
-        return len(data)
+        self._digest.update(view[:count])
+        self._left -= count
+        self.position += count
+        return count
 
     def prove(self, sha256: str) -> None:
         """Read what is left, and compare size and digest with what was scanned.
