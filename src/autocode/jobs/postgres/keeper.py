@@ -118,7 +118,9 @@ class _Keeper:
 
     def _end_what_is_left(self) -> None:
         cluster = self._cluster
-        processes.end_server(cluster.data, cluster.name, cluster.account.uid, patience=_END_SECONDS)
+        processes.end_server(
+            cluster.data, cluster.socket, cluster.name, cluster.account.uid, patience=_END_SECONDS
+        )
         processes.reap()
 
     def _make_databases(self) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import stat
+import sys
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -37,6 +38,8 @@ _SETTINGS: Final = (
     ("max_connections", "200"),
     # a statement whose client is gone ends, and so do its locks
     ("client_connection_check_interval", "1s"),
+    # after a crash every file is made durable before anything else: one call on Linux, instead of one a file
+    *((("recovery_init_sync_method", "syncfs"),) if sys.platform == "linux" else ()),
     ("log_checkpoints", "off"),
 )
 

@@ -81,7 +81,7 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def end_server(data: Path, name: str, uid: int, *, patience: float) -> bool:
+def end_server(data: Path, socket: Path, name: str, uid: int, *, patience: float) -> None:
     """End whatever still works on the data folder *data*, and forget the lock files of what is gone.
 
     A postmaster gets the orderly *fast* shutdown first; what is left after it, or has no postmaster any more,
@@ -90,18 +90,15 @@ def end_server(data: Path, name: str, uid: int, *, patience: float) -> bool:
 
     Args:
         data: the data folder.
+        socket: the folder of its socket.
         name: the ``cluster_name`` of its server.
         uid: the user that the server runs as.
         patience: seconds for the orderly end.
-
-    Returns:
-        Whether anything was at work there.
 
     Raises:
         TimeoutError: something survived even SIGKILL, as a process does that waits for a dead disk.
     """
     family = _family(data, name, uid)
-    found = bool(family)
     postmasters = [pid for pid, is_postmaster in family.items() if is_postmaster]
     deadline = time.monotonic() + patience
     for pid in postmasters:
@@ -119,9 +116,9 @@ def end_server(data: Path, name: str, uid: int, *, patience: float) -> bool:
         time.sleep(_POLL)
         reap()
         family = _family(data, name, uid)
-    # with a foreign process under the old id, PostgreSQL would refuse to start
-    (data / "postmaster.pid").unlink(missing_ok=True)
-    return found
+    # with any process under the old id, a zombie included, PostgreSQL would refuse to start
+    for left in (data / "postmaster.pid", *socket.glob(".s.PGSQL.*.lock")):
+        left.unlink(missing_ok=True)
 
 
 def reap() -> None:
