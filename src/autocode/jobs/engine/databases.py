@@ -51,7 +51,7 @@ def chosen(home: Home, environ: Mapping[str, str] = os.environ) -> Choice:
             f"{file}, which says where the ledger is, can't be read: {error}.",
             hint='Write {"kind": "embedded"} into it if the ledger was moved to PostgreSQL; else remove it.',
         ) from error
-    if kind not in {"embedded", "sqlite"}:
+    if kind not in ("embedded", "sqlite"):
         raise HomeUnusable(
             f"{file} says that the ledger is in {kind!r}, which this version doesn't know.",
             hint="Upgrade autocode-jobs, or point AUTOCODE_HOME at another folder.",
