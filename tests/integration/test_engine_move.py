@@ -317,7 +317,11 @@ def test_the_prefect_server_of_such_a_home_is_on_postgresql(moving_home: Home) -
 
 
 def _flows(client: httpx.Client, url: str) -> list[str]:
-    answer = client.post(f"{url}/flows/filter", json={})
+    try:
+        answer = client.post(f"{url}/flows/filter", json={})
+    except httpx.TransportError:
+        # after an answer of 500 the server cuts the connection
+        return []
     return [flow["name"] for flow in answer.json()] if answer.status_code == 200 else []
 
 

@@ -205,10 +205,8 @@ def test_what_a_kill_left_is_no_obstacle(new_home: Home) -> None:
     """
     killed = _client(new_home)
     lock = new_home.run / "postgres.lock"
-    unfinished = [*new_home.path.parent.glob("data/*/data.new")]
-    while not unfinished:
-        unfinished = [*new_home.path.parent.glob("*/*/data.new"), *new_home.path.glob("*/*/data.new")]
-        assert killed.poll() is None
+    folder = new_home.path.parent
+    until(lambda: any(folder.glob("**/data.new-*/PG_VERSION")), within=60)
     killed.kill()
     killed.communicate()
     owner = locks.owner(lock)

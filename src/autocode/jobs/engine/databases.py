@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 from autocode.jobs.errors import HomeUnusable, UsageError
 from autocode.jobs.ledger.database import Database, sqlite_url
-from autocode.jobs.postgres.client import running
 from autocode.jobs.settings import Home, write_durably
 
 __all__ = ["VARIABLE", "Choice", "chosen", "ledger_lock", "moved_ledger", "note_embedded", "opened"]
@@ -67,6 +66,8 @@ def opened(home: Home, choice: Choice) -> Iterator[Database]:
         LedgerUnavailable: the home's PostgreSQL couldn't be started.
     """
     if choice.kind == "embedded":
+        from autocode.jobs.postgres.client import running  # noqa: PLC0415 - a driver that a file doesn't need
+
         with running(home) as url, _closed(Database(url)) as db:
             yield db
         return
