@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -32,6 +33,7 @@ pytest_plugins = ["fixtures_postgres_home"]
 _CLIENT = """
 import sys
 from pathlib import Path
+from typing import Any
 from autocode.jobs.postgres.client import running
 from autocode.jobs.settings import Home
 
@@ -249,3 +251,22 @@ def test_a_postmaster_without_a_keeper_is_ended_before_the_next(postgres_home: S
     assert not alive(postgres)
     assert _postmasters(home) == [after[1]]
     assert _answers(url)
+
+
+def test_waiting_for_a_notification_in_vain_does_no_harm(postgres_home: SharedHome) -> None:
+    """Silence is what a listener expects: its time-out ends the wait and leaves the connection alone."""
+    _home, url = postgres_home
+    database = Database(url)
+    raw = database._engine.raw_connection()
+    connection: Any = raw.dbapi_connection
+    connection.autocommit = True
+    connection.execute("LISTEN something")
+
+    heard = list(connection.notifies(timeout=0.05))
+    _ask(url, "NOTIFY something")
+    heard_later = list(connection.notifies(timeout=10.0, stop_after=1))
+    raw.invalidate()
+    database.close()
+
+    assert heard == []
+    assert [each.channel for each in heard_later] == ["something"]
