@@ -32,10 +32,7 @@ _POOL_SECONDS: Final = 10.0
 """Seconds to wait for one of the pool's connections, which are held for milliseconds."""
 
 # A client that stopped in the middle of a transaction holds locks: it loses them, and its transaction.
-_SESSION: Final = (
-    "SET statement_timeout = '4500ms'",
-    "SET idle_in_transaction_session_timeout = '5s'",
-)
+_SESSION: Final = "SET statement_timeout = '4500ms'; SET idle_in_transaction_session_timeout = '5s'"
 
 _PATIENT: Final = (
     "SET LOCAL statement_timeout = 0",
@@ -91,8 +88,7 @@ def _connect(_dialect: Any, _record: Any, arguments: tuple[Any, ...], options: d
     options = {"connect_timeout": _CONNECT_SECONDS} | options
     connection = _Connection.connect(*arguments, **options)
     connection.autocommit = True
-    for statement in _SESSION:
-        connection.execute(statement)
+    connection.execute(_SESSION)
     connection.autocommit = False
     return connection
 
