@@ -18,7 +18,7 @@ import platformdirs
 
 from autocode.jobs.errors import DiskFull, HomeUnusable, UsageError
 
-__all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "rename_durably", "write_durably"]
+__all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "rename_durably", "sync_folder", "write_durably"]
 
 LEASE_SECONDS: Final = 5.0
 """How long an attempt may go without a renewal before it counts as lost."""
@@ -203,7 +203,12 @@ def rename_durably(new: Path, path: Path) -> None:
     """Put the file *new* in the place of *path*, in the same folder, with all its bytes on disk. Atomic."""
     _sync(new)
     new.replace(path)
-    _sync(path.parent)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in *folder* durable, such as that of a file that was renamed."""
+    _sync(folder)
 
 
 def _sync(path: Path) -> None:

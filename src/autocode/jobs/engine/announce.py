@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from autocode.jobs import locks
 from autocode.jobs.clock import SystemClock, rfc3339
-from autocode.jobs.engine import locks
 from autocode.jobs.settings import Home, write_durably
 
 __all__ = ["announced", "lives"]

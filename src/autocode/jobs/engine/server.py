@@ -23,8 +23,9 @@ from typing import Final
 
 import httpx
 
-from autocode.jobs.engine import locks, prefect_schema
-from autocode.jobs.engine.environment import child_environment, note_schema
+from autocode.jobs import locks
+from autocode.jobs.engine import prefect_schema
+from autocode.jobs.engine.environment import child_environment, note_schema, on_postgresql
 from autocode.jobs.errors import ServerUnavailable
 from autocode.jobs.settings import Home
 
@@ -137,7 +138,7 @@ def _kill(home: Home) -> None:
 
 def _start(home: Home, tick: Callable[[], None]) -> Address:
     # a process that dies before the note costs the next start a look at the migrations
-    if prefect_schema.lay(home.prefect):
+    if not on_postgresql(home) and prefect_schema.lay(home.prefect):
         note_schema(home)
     with _opened_log(home) as log:
         process = subprocess.Popen(
