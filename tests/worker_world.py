@@ -46,7 +46,7 @@ class Worker:
         """Its process id."""
         return self.process.pid
 
-    def ready(self, within: float = 60.0) -> Worker:
+    def ready(self, within: float = 150.0) -> Worker:
         """Wait until it says that it is ready."""
         path = self.engine.home.run / f"{self.part}.json"
 
@@ -65,7 +65,7 @@ class Worker:
         assert len(found) == 1, found
         return found[0]
 
-    def stop(self, within: float = 30.0) -> int:
+    def stop(self, within: float = 60.0) -> int:
         """Send SIGTERM; return the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(within)
@@ -144,7 +144,7 @@ class World:
 
         return asyncio.run(read())
 
-    def becomes(self, run_id: UUID, name: str, *, within: float = 30.0) -> FlowRun:
+    def becomes(self, run_id: UUID, name: str, *, within: float = 60.0) -> FlowRun:
         """Wait until the run's state has this name."""
         seen: list[FlowRun] = []
 
@@ -156,7 +156,7 @@ class World:
         until(reached, within=within, told=lambda: (seen[0].state, [w.log.read_text() for w in self.workers]))
         return seen[0]
 
-    def child_of(self, run_id: UUID, *, within: float = 30.0) -> int:
+    def child_of(self, run_id: UUID, *, within: float = 60.0) -> int:
         """Wait until a child is registered for the run; return its process id."""
         folder = self.engine.home.run / "children"
         found: list[int] = []

@@ -24,6 +24,7 @@ from worker_world import POOL, World, gone, held, worker_environment, workers_of
 pytest_plugins = ["fixtures_engine", "fixtures_worker"]
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(400),
     # Prefect leaves the socket of its event client to the garbage collector
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -31,7 +32,7 @@ pytestmark = [
 
 def begun(world: World, *, times: int = 1) -> None:
     """Wait until the witness says that so many slow steps have begun."""
-    until(lambda: len(witnessed(world.engine.witness)) >= times, within=30)
+    until(lambda: len(witnessed(world.engine.witness)) >= times, within=60)
 
 
 def outcomes(world: World, job_id: str) -> list[str | None]:
@@ -40,9 +41,9 @@ def outcomes(world: World, job_id: str) -> list[str | None]:
 
 
 def test_sigterm_hands_running_attempts_back_without_using_their_budget(own_workers: World) -> None:
-    """After the grace time the attempt is interrupted, its run Cancelled with the reason, and the worker ends with 0.
+    """After the grace time attempts are interrupted, runs Cancelled with the reason; the worker ends with 0.
 
-    A run that can't stop, since its process is stopped, is handed back all the same.
+    One whose process is stopped, and so can't do it itself, is handed back all the same.
     """
     world = own_workers
     worker = world.start(grace=0.2).ready()
@@ -126,7 +127,7 @@ def test_a_killed_worker_tree_is_proven_dead_and_the_next_worker_goes_on(own_wor
 
 
 def test_an_orphan_is_killed_once_its_attempt_is_over_and_never_a_namesake(own_workers: World) -> None:
-    """A child that was stopped when its worker's tree was killed; and a file with the number of another process."""
+    """A child was stopped when its worker's tree was killed; a file names another process by its number."""
     world = own_workers
     worker = world.start().ready()
     run_id = world.submit(s.SLOW, "frozen-orphan", seconds=60)
@@ -214,7 +215,7 @@ def test_a_worker_outlives_its_prefect_server(own_workers: World) -> None:
 
 
 def test_prefects_own_command_starts_a_worker_of_this_type(own_workers: World, tmp_path: Path) -> None:
-    """``prefect worker start --type autocode-jobs`` finds the type, makes the pool, runs a job, and ends on SIGTERM.
+    """``prefect worker start --type autocode-jobs`` finds the type, runs a job, and ends on SIGTERM.
 
     The entry point is that of pyproject.toml, as an installation would record it.
     """

@@ -7,12 +7,15 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventFilter, EventNameFilter
+from prefect.exceptions import ObjectNotFound
 
-__all__ = ["HORIZON", "POLL_SECONDS", "Alarm", "listen"]
+__all__ = ["POLL_SECONDS", "Alarm", "due_runs", "listen"]
 
-HORIZON: Final = timedelta(seconds=30)
+_HORIZON: Final = timedelta(seconds=30)
 """How far the worker looks ahead for runs that come due, so that it can set its alarm."""
 
 POLL_SECONDS: Final = 2.0
@@ -76,3 +79,30 @@ async def listen(alarm: Alarm, connected: asyncio.Event) -> None:
                 async for _event in subscriber:
                     alarm.ring()
         await asyncio.sleep(_RECONNECT_SECONDS)
+
+
+async def due_runs(
+    client: PrefectClient, pool: str, queues: list[str]
+) -> tuple[list[WorkerFlowRunResponse], datetime | None]:
+    """Return the runs of *pool* that are due now, and when the next one comes due, if that is soon.
+
+    Args:
+        client: an open client.
+        pool: the work pool; none where it doesn't exist yet.
+        queues: the work queues; all where none is named.
+    """
+    now = datetime.now(UTC)
+    try:
+        seen = await client.get_scheduled_flow_runs_for_work_pool(
+            work_pool_name=pool, scheduled_before=now + _HORIZON, work_queue_names=queues
+        )
+    except ObjectNotFound:
+        return [], None
+    due, later = [], []
+    for each in seen:
+        at = each.flow_run.next_scheduled_start_time
+        if at is None or at <= now:
+            due.append(each)
+        else:
+            later.append(at)
+    return due, min(later, default=None)

@@ -83,7 +83,6 @@ class Children:
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._ready = asyncio.Event()
-        self._starting = asyncio.Lock()
         self._numbers = 0
         self._living: dict[int, Child] = {}
 
@@ -105,15 +104,18 @@ class Children:
         self.kill_all()
         self._hang_up()
 
+    def begin(self) -> None:
+        """Start a zygote if there is none, without waiting for it."""
+        if self._control is None:
+            self._start()
+
     async def ready(self) -> None:
         """Wait until children can be forked at once, starting a zygote if there is none.
 
         Raises:
             ZygoteUnavailable: it did not start.
         """
-        async with self._starting:
-            if self._control is None:
-                self._start()
+        self.begin()
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await self._ready.wait()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import os
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -16,7 +17,9 @@ from typing_extensions import override
 
 from autocode.jobs.errors import UsageError
 
-__all__ = ["JobsConfiguration", "JobsVariables"]
+__all__ = ["JobsConfiguration", "JobsVariables", "grace_seconds"]
+
+_GRACE_SECONDS: Final = 5.0
 
 _OWNED_BY_RUNNER: Final = {"PREFECT__ENABLE_CANCELLATION_AND_CRASHED_HOOKS": "false"}
 """The worker, not the child, moves a cancelled run to Cancelled and runs its hooks (``runner/``)."""
@@ -101,3 +104,10 @@ class JobsConfiguration(BaseJobConfiguration):
         # a flow may leave files that its user can't remove
         made: Any = TemporaryDirectory(prefix="autocode-run-", ignore_cleanup_errors=True)
         return str(stack.enter_context(made))
+
+
+def grace_seconds() -> float:
+    """Return the seconds that runs get when the worker is stopped: ``AUTOCODE_WORKER_GRACE``, else 5."""
+    with suppress(ValueError):
+        return max(0.0, float(os.environ.get("AUTOCODE_WORKER_GRACE", "")))
+    return _GRACE_SECONDS

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
@@ -20,8 +20,7 @@ import anyio.abc
 import httpx
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
-from prefect.exceptions import ObjectNotFound, PrefectException
-from prefect.runner._flow_run_executor import FlowRunExecutionResult
+from prefect.exceptions import PrefectException
 from prefect.settings.context import get_current_settings
 from prefect.states import Scheduled
 from prefect.workers.base import BaseWorker, BaseWorkerResult
@@ -29,22 +28,19 @@ from prefect.workers.server import _run_healthcheck_server
 
 from autocode.jobs.engine.system import System, current_system
 from autocode.jobs.engine.worker import registry
-from autocode.jobs.engine.worker.arrivals import HORIZON, POLL_SECONDS, Alarm, listen
+from autocode.jobs.engine.worker.arrivals import POLL_SECONDS, Alarm, due_runs, listen
 from autocode.jobs.engine.worker.children import Children
-from autocode.jobs.engine.worker.configuration import JobsConfiguration, JobsVariables
+from autocode.jobs.engine.worker.configuration import JobsConfiguration, JobsVariables, grace_seconds
 from autocode.jobs.engine.worker.drain import drain
 from autocode.jobs.engine.worker.messages import Order
-from autocode.jobs.engine.worker.starter import RunnerContext, Starter, hooks
+from autocode.jobs.engine.worker.starter import RunnerContext, Starter, execute, first_told, hooks
 from autocode.jobs.engine.worker.watch import Watch
-from autocode.jobs.errors import JobsError
 from autocode.jobs.settings import Home
 
 __all__ = ["JobsWorker", "JobsWorkerResult"]
 
 _LIMIT: Final = 2
 """How many runs at once where nobody says; Prefect's own default is no limit, and a fork is cheap."""
-
-_GRACE_SECONDS: Final = 5.0
 
 _FRESH_SECONDS: Final = 0.05
 """How old the list of due runs may be before a run is looked at again: another worker may have run it."""
@@ -64,7 +60,7 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         work_pool_name: the work pool.
         limit: how many runs at once.
         prefetch_seconds: ignored: a run that is taken early would hold a slot.
-        system: opens the home, in a thread; by default the home that the environment names.
+        system: the opened home; by default the home that the environment names.
         niceness: added to the children's nice value.
         grace: seconds that runs get to end by themselves when the worker is stopped.
         environment: variables for the children, beside the worker's own.
@@ -86,7 +82,7 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         *,
         limit: int | None = None,
         prefetch_seconds: float | None = None,  # noqa: ARG002 - Prefect's CLI passes it
-        system: Callable[[], System] | None = None,
+        system: System | None = None,
         niceness: int = 10,
         grace: float | None = None,
         environment: Mapping[str, str] | None = None,
@@ -95,10 +91,10 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         super().__init__(
             work_pool_name, limit=_LIMIT if limit is None else limit, prefetch_seconds=0, **options
         )
-        self._home = Home.from_environment()
-        self._system = system or (lambda: current_system(self._home.path))
+        self._home = Home.from_environment() if system is None else system.home
+        self._opened = system
         self._niceness = niceness
-        self._grace = _grace() if grace is None else grace
+        self._grace = grace_seconds() if grace is None else grace
         self._extra = dict(environment or {})
         self._alarm = Alarm()
         self._connected = asyncio.Event()
@@ -120,8 +116,10 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         """Start the zygote and connect to Prefect."""
         settings = get_current_settings().to_environment_variables(exclude_unset=True)
         inherited = {**os.environ, **settings, "AUTOCODE_HOME": str(self._home.path), **self._extra}
-        await super().setup()
         self._children = await self._exit_stack.enter_async_context(Children(inherited))
+        # it imports what takes seconds; meanwhile this process makes its acquaintance with Prefect
+        self._children.begin()
+        await super().setup()
         self._runner = await self._exit_stack.enter_async_context(RunnerContext(self._grace))
 
     async def teardown(self, *exc_info: Any) -> None:
@@ -142,7 +140,7 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         if run_once:
             await super().start(run_once=True, with_healthcheck=with_healthcheck, printer=printer)
             return
-        with _first_told(), ExitStack() as stack:
+        with first_told(), ExitStack() as stack:
             if with_healthcheck:
                 stack.enter_context(
                     _run_healthcheck_server(
@@ -168,11 +166,15 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
             status.started(0)
             return JobsWorkerResult(status_code=0, identifier="put back")
         configuration.check()
+        assert self._children is not None
+        assert self._runner is not None
         self._entrypoints[flow_run.id] = configuration.entrypoint
         try:
             with ExitStack() as stack:
                 order = self._order(flow_run, configuration, configuration.folder(stack))
-                ended = await self._execute(flow_run, order, status)
+                child = Starter(self._children, order)
+                runs_hooks = hooks(lambda run: self._entrypoints.get(run.id))
+                ended = await execute(self._runner, child, flow_run, runs_hooks, status)
         finally:
             self._entrypoints.pop(flow_run.id, None)
         return JobsWorkerResult(status_code=ended.status_code or 0, identifier=str(ended.handle.pid))
@@ -187,23 +189,8 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         """Return what is due now, and set the alarm for what comes due next."""
         self._polled = time.monotonic()
-        now = datetime.now(UTC)
-        try:
-            seen = await self.client.get_scheduled_flow_runs_for_work_pool(
-                work_pool_name=self._work_pool_name,
-                scheduled_before=now + HORIZON,
-                work_queue_names=sorted(self._work_queues),
-            )
-        except ObjectNotFound:
-            return []
-        due, later = [], []
-        for each in seen:
-            at = each.flow_run.next_scheduled_start_time
-            if at is None or at <= now:
-                due.append(each)
-            else:
-                later.append(at)
-        self._alarm.set(min(later, default=None))
+        due, later = await due_runs(self.client, self._work_pool_name, sorted(self._work_queues))
+        self._alarm.set(later)
         return due
 
     async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
@@ -223,6 +210,10 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         super()._release_limit_slot(flow_run_id)
         self._released.set()
         self._alarm.ring()
+
+    def _system(self) -> System:
+        """Return the opened home; called in threads, since opening one takes a while."""
+        return self._opened or current_system(self._home.path)
 
     async def _work(self) -> None:
         assert self._children is not None
@@ -262,30 +253,6 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
             worker_began=self._began,
         )
 
-    async def _execute(
-        self, flow_run: FlowRun, order: Order, task_status: anyio.abc.TaskStatus[int]
-    ) -> FlowRunExecutionResult:
-        assert self._children is not None
-        assert self._runner is not None
-        executor = self._runner.create_executor(
-            flow_run,
-            Starter(self._children, order),
-            propose_submitting=False,
-            hook_runner=hooks(lambda run: self._entrypoints.get(run.id)),
-        )
-        execution: FlowRunExecutionResult | None = None
-
-        async def execute(*, task_status: anyio.abc.TaskStatus[Any]) -> None:
-            nonlocal execution
-            execution = await executor.submit(task_status=task_status)
-
-        async with anyio.create_task_group() as group:
-            handle = await group.start(execute)
-            task_status.started(handle.pid)
-        if execution is None:
-            raise RuntimeError("The process of this run could not be started.")
-        return execution
-
     async def _put_back(self, flow_run: FlowRun) -> None:
         """Leave a run that was taken a moment before the worker was stopped to the next worker."""
         with suppress(httpx.HTTPError, PrefectException):
@@ -298,22 +265,3 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
                 while self.limiter.borrowed_tokens:
                     self._released.clear()
                     await self._released.wait()
-
-
-@contextmanager
-def _first_told() -> Iterator[None]:
-    """Raise an error of ours as it is, not in the groups that each task group on its way wrapped it in."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        error: BaseException = group.subgroup(JobsError) or group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
-
-
-def _grace() -> float:
-    named = os.environ.get("AUTOCODE_WORKER_GRACE", "")
-    with suppress(ValueError):
-        return max(0.0, float(named))
-    return _GRACE_SECONDS

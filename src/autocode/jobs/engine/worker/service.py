@@ -91,7 +91,7 @@ async def _serve(
         limit=limit,
         niceness=niceness,
         grace=grace,
-        system=lambda: system,
+        system=system,
         # a reconciler follows wherever this command is used
         environment={"AUTOCODE_RECONCILED": "1"},
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, cast
 from uuid import UUID
 
@@ -12,7 +13,7 @@ import anyio
 import anyio.abc
 from prefect import Flow
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.runner._flow_run_executor import FlowRunExecutorContext
+from prefect.runner._flow_run_executor import FlowRunExecutionResult, FlowRunExecutorContext
 from prefect.runner._hook_runner import HookRunner
 from prefect.runner._process_manager import ProcessHandle
 from prefect.runner._state_proposer import StateProposer
@@ -20,8 +21,9 @@ from prefect.runner._state_proposer import StateProposer
 from autocode.jobs.engine.worker.children import Child, Children
 from autocode.jobs.engine.worker.messages import CANCEL, Order
 from autocode.jobs.engine.worker.prewarm import flow_of
+from autocode.jobs.errors import JobsError
 
-__all__ = ["RunnerContext", "Starter", "hooks"]
+__all__ = ["RunnerContext", "Starter", "execute", "first_told", "hooks"]
 
 _MEANINGS: Final = {
     signal.SIGKILL: "killed (SIGKILL): by a person, or by the kernel for want of memory",
@@ -117,11 +119,9 @@ class RunnerContext(FlowRunExecutorContext):
         scope = cast("_Scope", handle.termination_scope)
         if not force:
             handle.graceful_kill()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(min(grace_seconds, self._grace)):
                     await scope.child.ended.wait()
-            except TimeoutError:
-                pass
         if not scope.child.ended.is_set():
             handle.hard_kill()
 
@@ -162,3 +162,42 @@ def hooks(entrypoint_of: Callable[[FlowRun], str | None]) -> HookRunner:
         return await asyncio.to_thread(flow_of, entrypoint)
 
     return HookRunner(resolve_flow=resolve)
+
+
+async def execute(
+    runner: RunnerContext,
+    starter: Starter,
+    flow_run: FlowRun,
+    runs_hooks: HookRunner,
+    task_status: anyio.abc.TaskStatus[int],
+) -> FlowRunExecutionResult:
+    """Let Prefect's runner start a child, watch over it, and report how it ended where it couldn't itself.
+
+    Raises:
+        RuntimeError: it could not be started; the run says why.
+    """
+    executor = runner.create_executor(flow_run, starter, propose_submitting=False, hook_runner=runs_hooks)
+    execution: FlowRunExecutionResult | None = None
+
+    async def submit(*, task_status: anyio.abc.TaskStatus[Any]) -> None:
+        nonlocal execution
+        execution = await executor.submit(task_status=task_status)
+
+    async with anyio.create_task_group() as group:
+        handle = await group.start(submit)
+        task_status.started(handle.pid)
+    if execution is None:
+        raise RuntimeError("The process of this run could not be started.")
+    return execution
+
+
+@contextmanager
+def first_told() -> Iterator[None]:
+    """Raise an error of ours as it is, not in the groups that each task group on its way wrapped it in."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group.subgroup(JobsError) or group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
