@@ -23,6 +23,8 @@ POLL_SECONDS: Final = 2.0
 
 _RECONNECT_SECONDS: Final = 0.5
 
+_ECHO_SECONDS: Final = 0.1
+
 _SCHEDULED: Final = tuple(
     f"prefect.flow-run.{name}"
     for name in ("Scheduled", "Late", "AwaitingRetry", "AwaitingConcurrencySlot", "Resuming")
@@ -39,10 +41,25 @@ class Alarm:
     def __init__(self) -> None:
         self._ringing = asyncio.Event()
         self._due: datetime | None = None
+        self._heard = False
 
     def ring(self) -> None:
         """Wake the waiter now."""
         self._ringing.set()
+
+    def hear(self) -> None:
+        """Wake the waiter now: an event told of a run that may be due."""
+        self._heard = True
+        self.ring()
+
+    def found_nothing(self) -> None:
+        """Ring once more in a moment, if an event woke the waiter.
+
+        Prefect sends its events before it commits what they tell of.
+        """
+        if self._heard:
+            asyncio.get_running_loop().call_later(_ECHO_SECONDS, self.ring)
+        self._heard = False
 
     def set(self, due: datetime | None) -> None:
         """Wake the waiter at *due*; ``None``: no time is known."""
@@ -77,7 +94,7 @@ async def listen(alarm: Alarm, connected: asyncio.Event) -> None:
                 connected.set()
                 alarm.ring()
                 async for _event in subscriber:
-                    alarm.ring()
+                    alarm.hear()
         await asyncio.sleep(_RECONNECT_SECONDS)
 
 

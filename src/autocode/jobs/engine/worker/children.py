@@ -84,6 +84,7 @@ class Children:
         self._control: socket.socket | None = None
         self._ready = asyncio.Event()
         self._numbers = 0
+        self._closed = False
         self._living: dict[int, Child] = {}
 
     @property
@@ -101,6 +102,7 @@ class Children:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._closed = True
         self.kill_all()
         self._hang_up()
 
@@ -118,7 +120,11 @@ class Children:
         self.begin()
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await self._ready.wait()
+                seen = None
+                # another one may have been started meanwhile
+                while seen is not self._ready:
+                    seen = self._ready
+                    await seen.wait()
         except TimeoutError:
             self._hang_up()
             raise ZygoteUnavailable(f"It was not ready within {_START_SECONDS:.0f} s.") from None
@@ -201,7 +207,11 @@ class Children:
             except BlockingIOError:
                 return
             if received is None:
+                worked = self._ready.is_set()
                 self._hang_up()
+                # one that can't even start is tried again by the next run, which tells what happened
+                if worked and not self._closed:
+                    self.begin()
                 return
             self._hear(received[0])
 

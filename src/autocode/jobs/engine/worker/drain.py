@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from prefect.client.schemas.objects import FlowRun
 
 from autocode.jobs.engine.system import System
+from autocode.jobs.engine.threads import in_daemon_thread
 from autocode.jobs.engine.worker.children import Child, Children
 from autocode.jobs.engine.worker.handback import hand_back, tell_prefect
 from autocode.jobs.engine.worker.messages import HAND_BACK
@@ -76,4 +78,5 @@ async def _hand_back(child: Child, children: Children, system: Callable[[], Syst
     if handed is not False:
         with suppress(TimeoutError):
             async with asyncio.timeout(_TELL_SECONDS):
-                await asyncio.to_thread(tell_prefect, run, ours=handed is True)
+                # a client that waits for Prefect to come back must not hold up the end of the worker
+                await in_daemon_thread(partial(tell_prefect, run, ours=handed is True))

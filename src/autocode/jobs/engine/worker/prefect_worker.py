@@ -191,6 +191,8 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         self._polled = time.monotonic()
         due, later = await due_runs(self.client, self._work_pool_name, sorted(self._work_queues))
         self._alarm.set(later)
+        if not due:
+            self._alarm.found_nothing()
         return due
 
     async def _propose_pending_state(self, flow_run: FlowRun) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
+import logging
 import os
 import ssl
 import threading
@@ -66,6 +67,8 @@ def prewarm() -> None:
         # an optional part of another version is no reason not to work
         with suppress(ImportError):
             importlib.import_module(module)
+    # the one logger of Prefect's that isn't named after it (prefect/_internal/concurrency/services.py)
+    logging.getLogger("EventsWorker").setLevel(os.environ.get("PREFECT_LOGGING_LEVEL", "WARNING"))
     _share_certificates()
     asyncio.run(_build_clients())
     _build_models()
