@@ -24,6 +24,7 @@
     ├── JobNotFound
     ├── KindUnknown
     ├── IllegalTransition    the job's status forbids what was asked for
+    ├── ServiceRunning       the home already has a service
     └── UsageError           the command line or a call asks for something that makes no sense
 
 A class carries a stable ``type`` (a slug that clients may rely on), a ``title`` and a ``hint`` that says
@@ -52,6 +53,7 @@ __all__ = [
     "Permanent",
     "RedactionFailed",
     "ServerUnavailable",
+    "ServiceRunning",
     "SourceChanged",
     "SourceUnreadable",
     "StepTimedOut",
@@ -262,6 +264,14 @@ class HomeUnusable(Transient):
     type = "home-unusable"
     title = "The data folder can't be used"
     default_hint = "Point AUTOCODE_HOME at a folder that you may write to."
+
+
+class ServiceRunning(JobsError):
+    """The home already has a service. ``data`` has its ``pid``, and its ``url`` once it answers."""
+
+    type = "service-running"
+    title = "The service already runs"
+    default_hint = "Use the one that runs, or stop it: kill -TERM and the process named above."
 
 
 class UsageError(JobsError):

@@ -1,0 +1,81 @@
+"""``autocode-jobs api|reconcile|worker``: one part of the service, in the foreground."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autocode.jobs import configuration, crash, logs
+from autocode.jobs.configuration import Configuration
+from autocode.jobs.settings import Home
+
+if TYPE_CHECKING:
+    from autocode.jobs.engine.server import Address
+    from autocode.jobs.engine.system import System
+
+__all__ = ["api", "reconcile", "worker"]
+
+Flags = Mapping[str, object]
+
+
+def api(flags: Flags) -> int:
+    """Serve the API until SIGTERM or Ctrl-C; return the exit status."""
+
+    def serve(system: System, address: Address, values: Configuration) -> int:
+        from autocode.jobs.api import process  # noqa: PLC0415 - after Prefect's settings are set
+
+        return process.serve(system, address, host=values.host, port=values.port)
+
+    return _run("api", flags, serve)
+
+
+def reconcile(flags: Flags) -> int:
+    """Reconcile until SIGTERM or Ctrl-C; return the exit status."""
+
+    def run(system: System, address: Address, _values: Configuration) -> int:
+        from autocode.jobs.engine import daemon  # noqa: PLC0415 - after Prefect's settings are set
+
+        return daemon.run(system, address)
+
+    return _run("reconcile", flags, run)
+
+
+def worker(flags: Flags, *, name: str | None) -> int:
+    """Run jobs until SIGTERM or Ctrl-C; return the exit status."""
+
+    def run(system: System, address: Address, values: Configuration) -> int:
+        from autocode.jobs.engine import worker as work  # noqa: PLC0415 - after Prefect's settings are set
+
+        return work.run(system, address, limit=values.workers, niceness=values.niceness, name=name)
+
+    return _run("worker", flags, run)
+
+
+def _run(part: str, flags: Flags, work: Callable[[System, Address, Configuration], int]) -> int:
+    home = Home.from_environment()
+    loaded = configuration.load(home, flags=flags)
+    os.environ.update(loaded.environ())
+    values = loaded.values
+    home.prepare()
+    logs.configure(part, level=values.log_level, form=values.log_format, file=_own_log(home, part))
+    crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
+
+    from autocode.jobs.engine.connection import prefect_address  # noqa: PLC0415 - reads the settings above
+    from autocode.jobs.engine.system import open_system  # noqa: PLC0415 - as above
+
+    with (
+        open_system(home) as system,
+        prefect_address(home, url=values.prefect_api_url, auth=values.prefect_auth) as address,
+    ):
+        return work(system, address, values)
+
+
+def _own_log(home: Home, part: str) -> Path | None:
+    """Return the part's log file if that is what stderr is, as the supervisor makes it."""
+    path = home.logs / f"{part}.log"
+    try:
+        return path if os.path.samestat(path.stat(), os.fstat(2)) else None
+    except OSError:
+        return None
