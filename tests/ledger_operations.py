@@ -7,13 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from autocode.jobs.ledger import attempts, audit, checkpoints, effects, jobs, results
+from autocode.jobs.errors import JobNotDead
+from autocode.jobs.ledger import attempts, audit, checkpoints, effects, jobs, results, retries
 from autocode.jobs.ledger.attempts import Attempt
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.projection import Outcome
@@ -68,6 +69,33 @@ def _verified(db: Database) -> Attempt:
     return attempt
 
 
+def _called_off(db: Database) -> None:
+    _enqueued(db)
+    results.request_cancel(db, "job")
+    look(db)
+
+
+def _dead(db: Database) -> Attempt:
+    attempt = _worked(db)
+    attempts.end(db, "job", 1, Outcome.PERMANENT, error=problem())
+    look(db)
+    return attempt
+
+
+def _retry(db: Database, start: retries.Start = "checkpoint") -> None:
+    """Ask for a retry; who doesn't hear the answer and asks again is told that the job isn't dead."""
+    with suppress(JobNotDead):
+        retries.request_retry(db, "job", actor="ann", reason="disk", start=start, attempts=2)
+
+
+def _cancel(db: Database, _: Attempt | None) -> None:
+    results.request_cancel(db, "job", actor="ann", reason="a mistake")
+
+
+def _keyed(db: Database, _: Attempt | None) -> None:
+    jobs.enqueue(db, new_job(idempotency_key="key"))
+
+
 def _held(attempt: Attempt | None) -> Attempt:
     assert attempt is not None
     return attempt
@@ -101,6 +129,11 @@ OPERATIONS: Final = (
     ),
     Operation("reject_result", _committed, lambda db, _: results.reject_result(db, "job", 1, problem())),
     Operation("request_cancel", _worked, lambda db, _: results.request_cancel(db, "job")),
+    Operation("request_cancel by a person", _worked, _cancel),
+    Operation("request_retry", _dead, lambda db, _: _retry(db)),
+    Operation("request_retry from the start", _dead, lambda db, _: _retry(db, "start")),
+    Operation("request_retry of a cancelled job", _called_off, lambda db, _: _retry(db)),
+    Operation("enqueue with a key", lambda _: None, _keyed),
     Operation("intend", _running, lambda db, a: effects.intend(db, _held(a), "mail")),
     Operation("finish_effect", _worked, lambda db, a: effects.finish_effect(db, _held(a), "mail", {"id": 1})),
     Operation("append", lambda _: None, _note),

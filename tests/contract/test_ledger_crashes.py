@@ -26,7 +26,18 @@ from ledger_world import contents, look, produced, started
 VARYING = {"token", "data", "id", "begun_event", "ended_event", "cancel_event"}
 """Beside times: tokens, what holds times, and event ids, which a rolled-back transaction may use up."""
 
-COUNTING = {"renew", "reserve", "commit_step", "set_progress", "intend", "append"}
+COUNTING = {
+    "renew",
+    "reserve",
+    "commit_step",
+    "set_progress",
+    "intend",
+    "append",
+    "request_cancel by a person",
+    "request_retry",
+    "request_retry from the start",
+    "request_retry of a cancelled job",
+}
 """Operations that move a counter or add an entry each time that they are done."""
 
 

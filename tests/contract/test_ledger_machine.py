@@ -18,8 +18,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from autocode.jobs.errors import AttemptEnded, JobConflict
-from autocode.jobs.ledger import attempts, events, jobs, queries, results, schema, statuses
+from autocode.jobs.errors import AttemptEnded, JobConflict, JobNotDead, RevisionMoved
+from autocode.jobs.ledger import attempts, audit, events, jobs, queries, results, retries, schema, statuses
 from autocode.jobs.ledger.attempts import Attempt
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.model import TERMINAL, TRANSITIONS, JobStatus
@@ -46,6 +46,9 @@ class ModelJob:
     steps: list[tuple[str, str]] = field(default_factory=list)
     facts: list[str] = field(default_factory=lambda: ["enqueued"])
     told: int = 0
+    retried_after: int = 0
+    fresh_after: int = 0
+    told_before: int = 0
 
     @property
     def failures(self) -> int:
@@ -61,13 +64,28 @@ class ModelJob:
             self.begun.append(False)
             self.outcomes.append(None)
 
+    def retry(self, start: str, more: int) -> None:
+        """Give the job further attempts, the next of them planned."""
+        self.facts.append("retry-requested")
+        self.cancelled = False
+        self.retried_after = len(self.begun)
+        if self.outcomes[-1] is None:
+            self.outcomes[-1] = Outcome.CANCELLED
+            self.facts.append("ended")
+        self.begun.append(False)
+        self.outcomes.append(None)
+        self.max_attempts = self.failures + more
+        if start == "start":
+            self.fresh_after = len(self.steps)
+
     def project(self, clock: TickingClock, run: RunState, lease: Lease) -> tuple[JobStatus, Any]:
         """Return the state and reason that the contract gives these facts."""
         known = [
             AttemptFacts(n, clock.now(), begun, outcome, outcome is not None and outcome.counts)
             for n, (begun, outcome) in enumerate(zip(self.begun, self.outcomes, strict=True), start=1)
         ]
-        verdict = project(JobFacts(self.max_attempts, self.verified, self.cancelled), known, run, lease)
+        facts = JobFacts(self.max_attempts, self.verified, self.cancelled, self.retried_after)
+        verdict = project(facts, known, run, lease)
         return verdict.status, verdict.reason
 
 
@@ -159,7 +177,8 @@ class Ledger(RuleBasedStateMachine):
         """A process commits a step."""
         attempt, job, alive = self.handle(number)
         self.attempt_write(alive, lambda: commit(self.db, attempt, text, label=step))
-        last = next((digest for label, digest in reversed(job.steps) if label == step), None)
+        counted = job.steps[job.fresh_after :]
+        last = next((digest for label, digest in reversed(counted) if label == step), None)
         if alive and last != produced(text).digest:
             job.steps.append((step, produced(text).digest))
             job.facts.append("checkpoint")
@@ -198,6 +217,35 @@ class Ledger(RuleBasedStateMachine):
         if possible and not job.cancelled:
             job.cancelled = True
             job.facts.append("cancel-requested")
+
+    @precondition(lambda self: any(queries.get(self.db, each).status is JobStatus.DEAD for each in self.jobs))
+    @rule(
+        number=NUMBERS, start=st.sampled_from(["checkpoint", "start"]), more=st.integers(1, 2), late=NUMBERS
+    )
+    def retry(self, number: int, start: retries.Start, more: int, late: int) -> None:
+        """A person retries a job that may be dead, having seen its revision, or rarely an older one."""
+        job_id, job = self.job(number)
+        shown = queries.get(self.db, job_id)
+        stale = late == 0
+        before = len(audit.entries(self.db))
+        allowed = shown.status is JobStatus.DEAD and job.told == len(job.facts) and not stale
+        try:
+            retries.request_retry(
+                self.db,
+                job_id,
+                actor="ann",
+                reason="try",
+                start=start,
+                expected_rev=shown.rev - stale,
+                attempts=more,
+            )
+        except (JobNotDead, RevisionMoved):
+            assert not allowed
+        else:
+            assert allowed
+            job.retry(start, more)
+        assert len(audit.entries(self.db)) == before + 1
+        assert audit.broken_link(self.db) is None
 
     @precondition(lambda self: self.handles)
     @rule(number=NUMBERS, text=st.sampled_from("rs"))
@@ -241,7 +289,7 @@ class Ledger(RuleBasedStateMachine):
         job_id, job = self.job(number)
         before = queries.get(self.db, job_id)
         statuses.stamp(self.db, job_id, run, lease)
-        job.told = len(job.facts)
+        job.told_before, job.told = job.told, len(job.facts)
         shown = queries.get(self.db, job_id)
         assert (shown.status, shown.reason) == job.project(self.clock, run, lease)
         assert shown.attempts == max(
@@ -249,7 +297,7 @@ class Ledger(RuleBasedStateMachine):
             default=0,
         )
         assert [(entry.step, entry.digest) for entry in shown.history] == job.steps
-        if before.status in TERMINAL:
+        if before.status in TERMINAL and "retry-requested" not in job.facts[job.told_before :]:
             assert (shown.status, shown.reason, shown.result) == (before.status, before.reason, before.result)
         assert not statuses.stamp(self.db, job_id, run, lease)
 

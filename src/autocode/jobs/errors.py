@@ -20,11 +20,15 @@
     │   ├── SourceChanged
     │   └── SourceUnreadable
     ├── AttemptEnded         this process no longer owns the attempt; stop, touch nothing
+    │   └── JobCancelled     it still does, but the job was called off: end it
     ├── JobConflict          the id is taken by a different request
+    ├── JobFinished          too late to call the job off
+    ├── JobNotDead           only what is dead can be retried by hand
     ├── JobNotFound
     ├── KindUnknown
     ├── IllegalTransition    the job's status forbids what was asked for
     ├── ServiceRunning       the home already has a service
+    ├── RevisionMoved        the job isn't any more as the caller saw it
     └── UsageError           the command line or a call asks for something that makes no sense
 
 A class carries a stable ``type`` (a slug that clients may rely on), a ``title`` and a ``hint`` that says
@@ -41,7 +45,10 @@ __all__ = [
     "DiskFull",
     "HomeUnusable",
     "IllegalTransition",
+    "JobCancelled",
     "JobConflict",
+    "JobFinished",
+    "JobNotDead",
     "JobNotFound",
     "JobsError",
     "KindUnknown",
@@ -52,6 +59,7 @@ __all__ = [
     "PayloadInvalid",
     "Permanent",
     "RedactionFailed",
+    "RevisionMoved",
     "ServerUnavailable",
     "ServiceRunning",
     "SourceChanged",
@@ -226,6 +234,14 @@ class AttemptEnded(JobsError):
     default_hint = "Nothing to do: the job goes on in its next attempt."
 
 
+class JobCancelled(AttemptEnded):
+    """The job was called off while this attempt runs; the attempt ends itself as cancelled."""
+
+    type = "job-cancelled"
+    title = "The job was called off"
+    default_hint = "Nothing to do: the job is dead and can be retried by hand."
+
+
 class IllegalTransition(JobsError):
     """The job's status forbids the move that was asked for. ``data['status']`` is the status it has."""
 
@@ -242,6 +258,22 @@ class JobConflict(JobsError):
     default_hint = "Use another id, or send the same payload again."
 
 
+class JobFinished(JobsError):
+    """The job can't be called off: its result is committed, or it is over. ``data['status']`` says which."""
+
+    type = "job-finished"
+    title = "It is too late to call the job off"
+    default_hint = "Nothing to do: read the job to see how it ended."
+
+
+class JobNotDead(JobsError):
+    """Only a dead job can be retried by hand. ``data['status']`` is the status it has."""
+
+    type = "job-not-dead"
+    title = "Only a dead job can be retried"
+    default_hint = "Wait until the job is dead, or cancel it first; `autocode-jobs jobs show ID` tells."
+
+
 class JobNotFound(JobsError):
     """No job has this id."""
 
@@ -256,6 +288,14 @@ class KindUnknown(JobsError):
     type = "kind-unknown"
     title = "No such job kind"
     default_hint = "Check the spelling, and that the module that declares the kind is imported."
+
+
+class RevisionMoved(JobsError):
+    """Somebody else changed the job since the caller read it. ``data['rev']`` is the revision it has now."""
+
+    type = "revision-moved"
+    title = "The job changed meanwhile"
+    default_hint = "Read the job again and decide anew: somebody else was first."
 
 
 class HomeUnusable(Transient):

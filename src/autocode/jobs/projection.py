@@ -106,11 +106,19 @@ class AttemptFacts:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """The facts of the job itself that decide its state."""
+    """The facts of the job itself that decide its state.
+
+    Args:
+        max_attempts: how many attempts may use up budget.
+        result_verified: a result was committed and found in the store.
+        cancel_requested: the job was called off.
+        retried_after: the last attempt before the latest manual retry; 0 where nobody retried.
+    """
 
     max_attempts: int
     result_verified: bool = False
     cancel_requested: bool = False
+    retried_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +165,17 @@ class _Situation:
 
     @property
     def waiting(self) -> JobStatus:
-        """Queued before the first attempt, retrying after it."""
-        earlier = any(attempt.begun or attempt.ended for attempt in self.attempts[:-1])
+        """Queued before the first attempt, retrying after it; one called off before it began is none."""
+        earlier = any(
+            attempt.begun or (attempt.ended and attempt.outcome is not Outcome.CANCELLED)
+            for attempt in self.attempts[:-1]
+        )
         return JobStatus.RETRY if earlier else JobStatus.QUEUED
 
 
-def counted_failures(attempts: Sequence[AttemptFacts]) -> int:
-    """Return how many attempts used up budget."""
-    return sum(attempt.counts for attempt in attempts)
+def counted_failures(attempts: Sequence[AttemptFacts], *, after: int = 0) -> int:
+    """Return how many attempts used up budget, of those that followed attempt *after*."""
+    return sum(attempt.counts for attempt in attempts if attempt.n > after)
 
 
 def budget_spent(job: JobFacts, attempts: Sequence[AttemptFacts]) -> bool:
@@ -173,7 +184,7 @@ def budget_spent(job: JobFacts, attempts: Sequence[AttemptFacts]) -> bool:
 
 
 def _dead_spent(s: _Situation) -> Verdict:
-    counted = [attempt for attempt in s.attempts if attempt.counts and attempt.outcome is not None]
+    counted = [attempt for attempt in s.attempts if attempt.counts and attempt.n > s.job.retried_after]
     poison = all(attempt.outcome is not None and attempt.outcome.killed for attempt in counted)
     return Verdict("spent", JobStatus.DEAD, DeadReason.POISON if poison else DeadReason.EXHAUSTED)
 

@@ -18,10 +18,13 @@ import platformdirs
 
 from autocode.jobs.errors import DiskFull, HomeUnusable, UsageError
 
-__all__ = ["LEASE_SECONDS", "Home", "write_durably"]
+__all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "write_durably"]
 
 LEASE_SECONDS: Final = 5.0
 """How long an attempt may go without a renewal before it counts as lost."""
+
+CANCEL_GRACE_SECONDS: Final = 5.0
+"""How long an attempt whose job was called off has to end itself."""
 
 _FORMAT: Final = 1
 """Version of the home's layout; a home with a higher number is refused."""

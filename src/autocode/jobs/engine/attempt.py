@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
+from prefect.states import Cancelled
 
 from autocode.jobs.engine.context import AttemptContext
 from autocode.jobs.engine.holder import holding
@@ -22,7 +23,14 @@ from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.steps import PrefectJob, StepTask
 from autocode.jobs.engine.submit import identify, submit_adopted
 from autocode.jobs.engine.system import System, current_system
-from autocode.jobs.errors import AttemptEnded, LedgerUnavailable, StepTimedOut, UsageError, is_transient
+from autocode.jobs.errors import (
+    AttemptEnded,
+    JobCancelled,
+    LedgerUnavailable,
+    StepTimedOut,
+    UsageError,
+    is_transient,
+)
 from autocode.jobs.kinds import Kind, Produced
 from autocode.jobs.ledger import attempts, jobs, results
 from autocode.jobs.ledger.attempts import Attempt
@@ -52,7 +60,8 @@ async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequen
         tasks: the kind's steps as Prefect tasks.
 
     Returns:
-        The digest of the committed result.
+        The digest of the committed result; where the job was called off, Prefect's state ``Cancelled``, which
+        the flow hands on as it is, so that its run ends in it.
 
     Raises:
         AttemptFailed: the attempt ended without a result; the ledger says why, and what comes next.
@@ -70,6 +79,9 @@ async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequen
             with LeaseKeeper(system.db, attempt) as keeper:
                 context = AttemptContext(system, attempt, keeper)
                 produced = await _perform(kind, payload, context, tasks)
+        except JobCancelled as called_off:
+            # the state that a flow returns is the one in which its run ends (prefect/states)
+            return cast("str", Cancelled(message=called_off.detail))
         finally:
             if run.deployment_id is not None:
                 await _tell(system)
@@ -134,6 +146,11 @@ async def _perform(
     except asyncio.CancelledError:
         context.keeper.stop()
         attempts.end(db, attempt.job_id, attempt.n, Outcome.INTERRUPTED, token=attempt.token)
+        raise
+    except JobCancelled:
+        await asyncio.to_thread(
+            attempts.end, db, attempt.job_id, attempt.n, Outcome.CANCELLED, token=attempt.token
+        )
         raise
     except AttemptEnded as ended:
         raise AttemptFailed(ended.detail) from ended

@@ -110,7 +110,8 @@ class Batch:
         alive = [chain for chain in wanted if self._links[chain].left]
         while alive:
             keys = {chain: self._next_key(self._links[chain]) for chain in alive}
-            found = checkpoints.lookup_all(self._context.system.db, keys.values())
+            fresh = self._context.attempt.fresh_fence
+            found = checkpoints.lookup_all(self._context.system.db, keys.values(), above=fresh)
             alive = []
             for chain, key in keys.items():
                 if key in found:

@@ -146,7 +146,7 @@ class AttemptContext:
 
     def recall(self, key: MemoKey) -> Produced | None:
         """Return what the step produced before, if it is still whole in the store; see :meth:`is_whole`."""
-        produced = checkpoints.lookup(self.system.db, key)
+        produced = checkpoints.lookup(self.system.db, key, above=self.attempt.fresh_fence)
         return produced if produced is not None and self.is_whole(key, produced) else None
 
     def is_whole(self, key: MemoKey, produced: Produced) -> bool:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from autocode.jobs.clock import Clock
-from autocode.jobs.errors import AttemptEnded, JobsError, StepTimedOut
+from autocode.jobs.errors import AttemptEnded, JobCancelled, JobsError, StepTimedOut
 from autocode.jobs.ledger import attempts
 from autocode.jobs.ledger.attempts import Attempt
 from autocode.jobs.ledger.database import Database
@@ -21,8 +21,9 @@ __all__ = ["LeaseKeeper", "LeaseWatch"]
 class LeaseKeeper:
     """Renews an attempt's lease from a thread, and says when the attempt must stop.
 
-    Use it as a context manager around the attempt's work. Losing the lease, a time limit and a request to
-    stop all end in the same place: :meth:`check` raises.
+    Use it as a context manager around the attempt's work. Losing the lease, a time limit, a cancel and a
+    request to stop all end in the same place: :meth:`check` raises. After a cancel it goes on renewing, so
+    that the attempt is nobody's to end but its own until the grace time is over.
 
     Args:
         db: the ledger.
@@ -64,6 +65,7 @@ class LeaseKeeper:
 
         Raises:
             AttemptEnded: the lease was lost, or the attempt is being handed back.
+            JobCancelled: the job was called off.
             StepTimedOut: the attempt's time limit was reached.
         """
         if self._reason is not None:
@@ -75,7 +77,8 @@ class LeaseKeeper:
             limit = self._attempt.time_limit
             self._reason = StepTimedOut(f"The attempt ran longer than its limit of {limit:g} s.")
         try:
-            attempts.renew(self._db, self._attempt)
+            if attempts.renew(self._db, self._attempt) and self._reason is None:
+                self._reason = JobCancelled(f"Job {self._attempt.job_id} was called off.")
         except AttemptEnded as ended:
             self._reason = self._reason or ended
             return False

@@ -17,9 +17,9 @@ from autocode.jobs.errors import LedgerUnavailable, ObjectCorrupt, ObjectMissing
 from autocode.jobs.ledger import attempts, queries, results, statuses
 from autocode.jobs.ledger.queries import JobRows
 from autocode.jobs.projection import Ending, Lease, Outcome, RunState
-from autocode.jobs.settings import LEASE_SECONDS
+from autocode.jobs.settings import CANCEL_GRACE_SECONDS, LEASE_SECONDS
 
-__all__ = ["AttemptLost", "Reconciler", "Runs", "sweep_ledger"]
+__all__ = ["AttemptLost", "CancelUnanswered", "Reconciler", "Runs", "sweep_ledger"]
 
 _REPORT_SECONDS: Final = 30.0
 """How long a process that can't be seen from here has to tell Prefect itself how its attempt ended."""
@@ -31,6 +31,14 @@ class AttemptLost(Transient):
     type = "attempt-lost"
     title = "The process that ran this attempt is gone"
     default_hint = "Nothing to do: the next attempt goes on from the last checkpoint."
+
+
+class CancelUnanswered(Transient):
+    """The job was called off, and its attempt didn't stop by itself."""
+
+    type = "cancel-unanswered"
+    title = "The attempt didn't answer the cancel"
+    default_hint = "Nothing to do: whatever its process still does, it can't commit anything."
 
 
 class Runs(Protocol):
@@ -67,6 +75,7 @@ class Reconciler:
         self._runs = runs
         self._leases = LeaseWatch(system.db.clock)
         self._over: set[str] = set()
+        self._called_off: dict[tuple[str, int], float] = {}
 
     def run_is_over(self, flow_run_id: str) -> None:
         """Note that this process, which executed the run, won't report anything about it any more."""
@@ -93,7 +102,10 @@ class Reconciler:
         run = await self._run_state(rows)
         lease = await asyncio.to_thread(self._lease, rows)
         ending = self._ending(rows, run, lease)
-        if ending is not None:
+        if ending is None and self._ignores_cancel(rows):
+            await asyncio.to_thread(self._end_called_off, rows.attempts[-1])
+            rows, run, lease = await asyncio.to_thread(self._load, job_id), RunState(), Lease.ALIVE
+        elif ending is not None:
             await asyncio.to_thread(self._end, rows, ending)
             rows, run, lease = await asyncio.to_thread(self._load, job_id), RunState(), Lease.ALIVE
         await asyncio.to_thread(self._check_result, rows)
@@ -152,6 +164,22 @@ class Reconciler:
             error=told,
             renewals=latest.renewals,
         )
+
+    def _ignores_cancel(self, rows: JobRows) -> bool:
+        """Say whether the latest attempt has had its time to end itself since the cancel was seen here."""
+        latest = rows.attempts[-1]
+        key = (latest.job_id, latest.n)
+        if rows.job.cancel_requested_at is None or latest.begun_at is None or latest.ended_at is not None:
+            self._called_off.pop(key, None)
+            return False
+        now = self._system.db.clock.monotonic()
+        return now - self._called_off.setdefault(key, now) >= CANCEL_GRACE_SECONDS
+
+    def _end_called_off(self, latest: sa.Row[Any]) -> None:
+        """End the attempt, though it renews: that is what ignoring a cancel looks like."""
+        error = CancelUnanswered(f"The attempt didn't stop within {CANCEL_GRACE_SECONDS:g} s of the cancel.")
+        told = problem(error, step=None, attempt=latest.n, at=self._system.db.clock.now())
+        attempts.end(self._system.db, latest.job_id, latest.n, Outcome.CANCELLED, error=told)
 
     def _check_result(self, rows: JobRows) -> None:
         """Look the committed result up in the store before anybody is told that the job is complete."""

@@ -31,6 +31,7 @@ __all__ = [
     "hold",
     "open_holders",
     "pick_due",
+    "plan",
     "renew",
     "set_run",
     "wants_run",
@@ -43,7 +44,7 @@ class Attempt:
 
     ``token`` proves that this process began it; ``fence`` grows with every attempt that begins in this
     ledger, so that another database can refuse a stale writer (Kleppmann, "How to do distributed locking",
-    2016).
+    2016). ``fresh_fence`` says that the job starts afresh: what was remembered at or below it doesn't count.
     """
 
     job_id: str
@@ -51,6 +52,7 @@ class Attempt:
     token: str
     fence: int
     time_limit: float
+    fresh_fence: int | None = None
 
 
 def set_run(db: Database, job_id: str, n: int, flow_run_id: str) -> bool:
@@ -170,25 +172,34 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
         event = record(tx, job_id, Fact.BEGUN, {"attempt": n}, now)
         tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(begun_event=event))
     crash.at("claim.after")
-    return Attempt(job_id, n, token, fence, time_limit=job.time_limit)
+    return Attempt(job_id, n, token, fence, time_limit=job.time_limit, fresh_fence=job.fresh_fence)
 
 
-def renew(db: Database, attempt: Attempt) -> None:
+def renew(db: Database, attempt: Attempt) -> bool:
     """Move the attempt's counter; it succeeds, however late, unless the attempt was ended.
+
+    Returns:
+        Whether the job was called off, so that the attempt should end itself.
 
     Raises:
         AttemptEnded: somebody ended the attempt; this process must stop and touch nothing.
     """
     with db.write() as tx:
-        hold(tx, attempt, db.clock.now())
+        return hold(tx, attempt, db.clock.now())
 
 
-def hold(tx: sa.Connection, attempt: Attempt, now: datetime) -> None:
+def hold(tx: sa.Connection, attempt: Attempt, now: datetime) -> bool:
     """Prove, for the rest of the transaction, that *attempt* still holds its fence. Counts as a renewal.
+
+    Returns:
+        Whether the job was called off; certain where the caller holds the job's lock.
 
     Raises:
         AttemptEnded: it was ended.
     """
+    called_off = (
+        sa.select(t.jobs.c.cancel_requested_at).where(t.jobs.c.job_id == attempt.job_id).scalar_subquery()
+    )
     held = tx.execute(
         sa.update(t.attempts)
         .where(
@@ -197,9 +208,11 @@ def hold(tx: sa.Connection, attempt: Attempt, now: datetime) -> None:
             t.attempts.c.ended_at.is_(None),
         )
         .values(renewals=t.attempts.c.renewals + 1, renewed_at=now)
-    )
-    if held.rowcount != 1:
+        .returning(called_off)
+    ).first()
+    if held is None:
         raise AttemptEnded(f"Attempt {attempt.n} of job {attempt.job_id} was ended by somebody else.")
+    return held[0] is not None
 
 
 def end(
@@ -316,17 +329,16 @@ def _plan_next(tx: sa.Connection, job_id: str, outcome: Outcome, now: datetime) 
     if outcome is not Outcome.INTERRUPTED:
         first, factor, ceiling, jitter = job.backoff
         backoff = Backoff(first, factor, ceiling, jitter)
-        pause = backoff.delay(max(1, counted_failures(known)))
-    tx.execute(
-        sa.insert(t.attempts).values(
-            job_id=job_id,
-            n=rows[-1].n + 1,
-            due_at=now + timedelta(seconds=pause),
-            renewals=0,
-            counts=False,
-            run_closed=False,
-        )
+        pause = backoff.delay(max(1, counted_failures(known, after=job.retried_after)))
+    plan(tx, job_id, rows[-1].n + 1, now + timedelta(seconds=pause))
+
+
+def plan(tx: sa.Connection, job_id: str, n: int, due_at: datetime) -> None:
+    """Plan attempt *n* in the caller's transaction, which holds the job's lock."""
+    planned = sa.insert(t.attempts).values(
+        job_id=job_id, n=n, due_at=due_at, renewals=0, counts=False, run_closed=False
     )
+    tx.execute(planned)
 
 
 def _next_fence(tx: sa.Connection) -> int:

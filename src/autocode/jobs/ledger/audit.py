@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -12,7 +13,7 @@ from autocode.jobs.clock import rfc3339
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 
-__all__ = ["GENESIS", "append", "broken_link", "entries"]
+__all__ = ["GENESIS", "append", "append_in", "broken_link", "entries"]
 
 GENESIS: Final = digest_of(b"")
 """What the first entry names as the one before it."""
@@ -28,28 +29,68 @@ def append(
     outcome: str,
     data: Mapping[str, Any] | None = None,
 ) -> int:
-    """Append an entry and return its number. Atomic; a locked counter row keeps the chain from forking."""
+    """Append an entry in a transaction of its own; see :func:`append_in`. Atomic."""
     with db.write() as tx:
-        counter = (
-            sa.update(t.counters)
-            .where(t.counters.c.name == "audit")
-            .values(value=t.counters.c.value + 1)
-            .returning(t.counters.c.value)
+        return append_in(
+            tx,
+            db.clock.now(),
+            actor=actor,
+            action=action,
+            target=target,
+            reason=reason,
+            outcome=outcome,
+            data=data,
         )
-        seq = int(tx.execute(counter).scalar_one())
-        before = tx.execute(sa.select(t.audit.c.digest).where(t.audit.c.seq == seq - 1)).scalar()
-        entry = {
-            "seq": seq,
-            "at": db.clock.now(),
-            "actor": actor,
-            "action": action,
-            "target": target,
-            "reason": reason,
-            "outcome": outcome,
-            "data": dict(data or {}),
-            "previous": before or GENESIS,
-        }
-        tx.execute(sa.insert(t.audit).values(**entry, digest=_digest(entry)))
+
+
+def append_in(
+    tx: sa.Connection,
+    now: datetime,
+    *,
+    actor: str,
+    action: str,
+    target: str,
+    reason: str,
+    outcome: str,
+    data: Mapping[str, Any] | None = None,
+) -> int:
+    """Append an entry in the caller's transaction, so that the deed and its record are one.
+
+    A locked counter row keeps the chain from forking until the caller commits: append last.
+
+    Args:
+        tx: the caller's transaction.
+        now: when it was done.
+        actor: who did it, as the caller proved it.
+        action: what was done (``retry``, ``cancel``).
+        target: to what; of a job, its id.
+        reason: why, in the actor's own words.
+        outcome: what came of it.
+        data: JSON values that say more.
+
+    Returns:
+        The entry's number.
+    """
+    counter = (
+        sa.update(t.counters)
+        .where(t.counters.c.name == "audit")
+        .values(value=t.counters.c.value + 1)
+        .returning(t.counters.c.value)
+    )
+    seq = int(tx.execute(counter).scalar_one())
+    before = tx.execute(sa.select(t.audit.c.digest).where(t.audit.c.seq == seq - 1)).scalar()
+    entry = {
+        "seq": seq,
+        "at": now,
+        "actor": actor,
+        "action": action,
+        "target": target,
+        "reason": reason,
+        "outcome": outcome,
+        "data": dict(data or {}),
+        "previous": before or GENESIS,
+    }
+    tx.execute(sa.insert(t.audit).values(**entry, digest=_digest(entry)))
     return seq
 
 

@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+_REUSED: Final = 0
+"""The fence of a memo of which nobody knows under which fence its object was made."""
+
 _MANY: Final = 250
 """Values in one statement; SQLite takes a thousand in every version."""
 
@@ -53,13 +56,22 @@ class StepCommit:
     reused: bool
 
 
-def lookup(db: Database, key: MemoKey) -> Produced | None:
-    """Return what the step produced for these inputs before, or ``None``. A hint: verify it in the store."""
-    return lookup_all(db, [key]).get(key)
+def lookup(db: Database, key: MemoKey, *, above: int | None = None) -> Produced | None:
+    """Return what the step produced for these inputs before, or ``None``; see :func:`lookup_all`."""
+    return lookup_all(db, [key], above=above).get(key)
 
 
-def lookup_all(db: Database, keys: Iterable[MemoKey]) -> dict[MemoKey, Produced]:
-    """Return what is remembered under each of *keys*, where anything is, as of one moment. Hints, too."""
+def lookup_all(db: Database, keys: Iterable[MemoKey], *, above: int | None = None) -> dict[MemoKey, Produced]:
+    """Return what is remembered under each of *keys*, where anything is, as of one moment.
+
+    Each is a hint: verify it in the store.
+
+    Args:
+        db: the ledger.
+        keys: what to look for.
+        above: only what was made under a higher fence counts (``Attempt.fresh_fence``); ``None``: all does.
+    """
+    recent = () if above is None else (t.memo.c.fence > above,)
     wanted: dict[tuple[str, str, int], list[str]] = {}
     for key in keys:
         wanted.setdefault((key.kind, key.step, key.revision), []).append(key.inputs)
@@ -73,6 +85,7 @@ def lookup_all(db: Database, keys: Iterable[MemoKey]) -> dict[MemoKey, Produced]
                         t.memo.c.step == step,
                         t.memo.c.revision == revision,
                         t.memo.c.inputs.in_(some),
+                        *recent,
                     )
                 ).all()
                 needs = _needs(tx, [row.digest for row in rows])
@@ -126,8 +139,11 @@ def commit_steps(db: Database, attempt: Attempt, commits: Sequence[StepCommit]) 
     """Commit memo, references and checkpoint of each step under the fence, in one transaction.
 
     A checkpoint that the job already has for a step, with the same digest, isn't written again: the history
-    of a job that crashed equals that of one that didn't, but for who did what. Checkpoints get their numbers
-    in the order of *commits*.
+    of a job that crashed equals that of one that didn't, but for who did what. In a job that starts afresh
+    only checkpoints since then count, so that the history shows what was done again. Checkpoints get their
+    numbers in the order of *commits*.
+
+    A memo gets the fence of the attempt that made the object; reusing it leaves that fence as it is.
 
     Raises:
         AttemptEnded: the attempt was ended; nothing was written.
@@ -137,7 +153,7 @@ def commit_steps(db: Database, attempt: Attempt, commits: Sequence[StepCommit]) 
         now = db.clock.now()
         hold(tx, attempt, now)
         _remember(tx, attempt, commits, now)
-        last = _last(tx, attempt.job_id, [each.label for each in commits])
+        last = _last(tx, attempt, [each.label for each in commits])
         new = [each for each in commits if last.get(each.label) != each.produced.digest]
         first = _next_seq(tx, attempt.job_id) if new else 0
         rows = [
@@ -161,7 +177,12 @@ def commit_steps(db: Database, attempt: Attempt, commits: Sequence[StepCommit]) 
 def _remember(tx: sa.Connection, attempt: Attempt, commits: Sequence[StepCommit], now: datetime) -> None:
     insert = postgresql.insert if tx.dialect.name == "postgresql" else sqlite.insert
     statement = insert(t.memo)
-    set_ = {name: statement.excluded[name] for name in ("digest", "size", "media_type", "job_id", "at")}
+    given = statement.excluded
+    set_: dict[str, Any] = {name: given[name] for name in ("digest", "size", "media_type", "job_id", "at")}
+    # who reuses an object didn't make it; if the memo names another by now, nobody knows who made this one
+    set_["fence"] = sa.case(
+        (given.fence > _REUSED, given.fence), (t.memo.c.digest == given.digest, t.memo.c.fence), else_=_REUSED
+    )
     unique = ["kind", "step", "revision", "inputs"]
     # two jobs that remember the same steps take the rows in the same order, so neither waits for the other
     ordered = sorted(commits, key=lambda each: each.key.holder)
@@ -175,6 +196,7 @@ def _remember(tx: sa.Connection, attempt: Attempt, commits: Sequence[StepCommit]
             "size": each.produced.size,
             "media_type": each.produced.media_type,
             "job_id": attempt.job_id,
+            "fence": _REUSED if each.reused else attempt.fence,
             "at": now,
         }
         for each in ordered
@@ -221,13 +243,24 @@ def _execute(tx: sa.Connection, statement: sa.Executable, rows: Sequence[dict[st
         tx.execute(statement, rows)
 
 
-def _last(tx: sa.Connection, job_id: str, labels: Sequence[str]) -> dict[str, str]:
-    """Return the digest of the newest checkpoint of each label that the job has."""
+def _last(tx: sa.Connection, attempt: Attempt, labels: Sequence[str]) -> dict[str, str]:
+    """Return the digest of the newest checkpoint of each label that the job has and that still counts."""
+    job_id = attempt.job_id
+    since = 0
+    if attempt.fresh_fence is not None:
+        earlier = sa.select(sa.func.max(t.attempts.c.n)).where(
+            t.attempts.c.job_id == job_id, t.attempts.c.fence <= attempt.fresh_fence
+        )
+        since = tx.execute(earlier).scalar() or 0
     last: dict[str, str] = {}
     for some in _batches(labels):
         query = (
             sa.select(t.checkpoints.c.step, t.checkpoints.c.digest)
-            .where(t.checkpoints.c.job_id == job_id, t.checkpoints.c.step.in_(some))
+            .where(
+                t.checkpoints.c.job_id == job_id,
+                t.checkpoints.c.step.in_(some),
+                t.checkpoints.c.attempt > since,
+            )
             .order_by(t.checkpoints.c.seq)
         )
         last.update({row.step: row.digest for row in tx.execute(query)})

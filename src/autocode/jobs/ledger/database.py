@@ -21,7 +21,7 @@ from autocode.jobs.ledger import schema
 
 __all__ = ["SCHEMA_REVISION", "Database", "insert_missing", "sqlite_url"]
 
-SCHEMA_REVISION: Final = "0002"
+SCHEMA_REVISION: Final = "0003"
 """The newest migration under ``migrations/versions``; revisions are numbers and sort as text."""
 
 _MIGRATION_LOCK: Final = 0x6175746F636F6465

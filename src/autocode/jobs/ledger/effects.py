@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from autocode.jobs.errors import JobCancelled
 from autocode.jobs.ledger import jobs
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.attempts import Attempt, hold
@@ -34,11 +35,13 @@ def intend(db: Database, attempt: Attempt, key: str) -> Effect:
 
     Raises:
         AttemptEnded: the attempt was ended; the effect must not be performed.
+        JobCancelled: the job was called off; the effect must not be performed.
     """
     with db.write() as tx:
         jobs.lock(tx, attempt.job_id)
         now = db.clock.now()
-        hold(tx, attempt, now)
+        if hold(tx, attempt, now):
+            raise JobCancelled(f"Job {attempt.job_id} was called off.")
         new = insert_missing(tx, t.effects, key=key, job_id=attempt.job_id, attempt=attempt.n, intent_at=now)
         row = tx.execute(sa.select(t.effects).where(t.effects.c.key == key)).one()
     return Effect(key, new, row.done_at is not None, row.result)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -30,6 +30,8 @@ __all__ = [
     "payload_of",
 ]
 
+_LONGEST_KEY: Final = 255
+
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
@@ -47,6 +49,7 @@ class NewJob:
         session_id: whose session the job belongs to, where there is one.
         origin: ``cli``, ``api`` or ``prefect``.
         file_saved_at: when the file was saved whose save caused the job.
+        idempotency_key: the caller's name for this very request: sent again, it finds the same job.
     """
 
     job_id: str
@@ -58,6 +61,7 @@ class NewJob:
     session_id: str | None = None
     origin: str = "cli"
     file_saved_at: datetime | None = field(default=None)
+    idempotency_key: str | None = None
 
 
 def fingerprint(kind: str, payload: Mapping[str, Any]) -> str:
@@ -65,30 +69,51 @@ def fingerprint(kind: str, payload: Mapping[str, Any]) -> str:
     return digest_of(canonical_json({"kind": kind, "payload": dict(payload)}))
 
 
-def enqueue(db: Database, new: NewJob) -> bool:
+class Accepted(NamedTuple):
+    """The job that answers a request; true where it is new.
+
+    Args:
+        job_id: its id, which is another than was asked for where an idempotency key found an earlier job.
+        new: whether this request made it.
+    """
+
+    job_id: str
+    new: bool
+
+    def __bool__(self) -> bool:
+        return self.new
+
+
+def enqueue(db: Database, new: NewJob) -> Accepted:
     """Accept *new*: its row, its first attempt and its first event in one transaction.
 
-    Idempotent by id: the same request again changes nothing.
+    Idempotent by idempotency key, where there is one, and by id: the same request again changes nothing. Of
+    several callers that ask at once one makes the job.
 
     Returns:
-        Whether the job is new.
+        The job that was made, or that the same request made before.
 
     Raises:
-        JobConflict: the id exists with another kind or payload; ``data['differs']`` names what differs.
-        UsageError: the id isn't one that the contract allows.
+        JobConflict: key or id belong to another kind or payload; ``data['differs']`` names what differs, and
+            ``data['job_id']`` the job.
+        UsageError: the id isn't one that the contract allows, or the key isn't 1 to 255 characters of text.
     """
     if not JOB_ID.fullmatch(new.job_id):
         raise UsageError(
             f"{new.job_id!r} is no job id.",
             hint="Use letters, digits, '.', '_', ':' and '-', at most 128, starting with a letter or digit.",
         )
+    _check_key(new.idempotency_key)
     with db.write() as tx:
-        created = _insert(tx, new, db.clock.now())
+        known = _by_key(tx, new)
+        created = known is None and _insert(tx, new, db.clock.now())
         if not created:
-            _same_request(tx, new)
+            # somebody may have come between the look and the insert, with the same key or the same id
+            known = known or _by_key(tx, new) or new.job_id
+            _same_request(tx, known, new)
     if created:
         crash.at("enqueue.after-commit")
-    return created
+    return Accepted(known or new.job_id, created)
 
 
 def find_unfinished(db: Database, kind: str, payload: Mapping[str, Any]) -> str | None:
@@ -119,7 +144,7 @@ def _find_unfinished(tx: sa.Connection, kind: str, payload: Mapping[str, Any]) -
     return tx.execute(query).scalar()
 
 
-def attach_or_enqueue(db: Database, new: NewJob) -> tuple[str, bool]:
+def attach_or_enqueue(db: Database, new: NewJob) -> Accepted:
     """Return the newest unfinished job of this very request, or accept *new*; and whether it is new. Atomic.
 
     Two callers at once get the same job.
@@ -132,9 +157,9 @@ def attach_or_enqueue(db: Database, new: NewJob) -> tuple[str, bool]:
         if found is None and not _insert(tx, new, db.clock.now()):
             raise JobConflict(f"Job {new.job_id!r} exists already.", differs=[])
     if found is not None:
-        return found, False
+        return Accepted(found, new=False)
     crash.at("enqueue.after-commit")
-    return new.job_id, True
+    return Accepted(new.job_id, new=True)
 
 
 def payload_of(db: Database, job_id: str) -> tuple[str, dict[str, Any]]:
@@ -165,6 +190,21 @@ def lock(tx: sa.Connection, job_id: str) -> None:
         raise JobNotFound(f"There is no job {job_id!r}.")
 
 
+def _check_key(key: str | None) -> None:
+    if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isprintable()):
+        raise UsageError(
+            f"An idempotency key has 1 to {_LONGEST_KEY} printable characters.",
+            hint="Make one key for each request, such as a UUID, and send it again with each repeat.",
+        )
+
+
+def _by_key(tx: sa.Connection, new: NewJob) -> str | None:
+    if new.idempotency_key is None:
+        return None
+    query = sa.select(t.jobs.c.job_id).where(t.jobs.c.idempotency_key == new.idempotency_key)
+    return tx.execute(query).scalar()
+
+
 def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
     created = insert_missing(
         tx,
@@ -175,6 +215,7 @@ def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
         fingerprint=fingerprint(new.kind, new.payload),
         session_id=new.session_id,
         origin=new.origin,
+        idempotency_key=new.idempotency_key,
         max_attempts=new.max_attempts,
         backoff=[new.backoff.first, new.backoff.factor, new.backoff.ceiling, new.backoff.jitter],
         time_limit=new.time_limit,
@@ -188,6 +229,7 @@ def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
             job_id=new.job_id,
             status=JobStatus.QUEUED.value,
             attempts=0,
+            max_attempts=new.max_attempts,
             checkpoint_seq=0,
             possible_double_run=False,
             rev=1,
@@ -203,9 +245,9 @@ def _insert(tx: sa.Connection, new: NewJob, now: datetime) -> bool:
     return True
 
 
-def _same_request(tx: sa.Connection, new: NewJob) -> None:
+def _same_request(tx: sa.Connection, job_id: str, new: NewJob) -> None:
     row = tx.execute(
-        sa.select(t.jobs.c.kind, t.jobs.c.payload, t.jobs.c.fingerprint).where(t.jobs.c.job_id == new.job_id)
+        sa.select(t.jobs.c.kind, t.jobs.c.payload, t.jobs.c.fingerprint).where(t.jobs.c.job_id == job_id)
     ).one()
     if row.fingerprint == fingerprint(new.kind, new.payload):
         return
@@ -216,5 +258,8 @@ def _same_request(tx: sa.Connection, new: NewJob) -> None:
     fields = sorted(had.keys() | asked.keys())
     differs += [f"payload.{name}" for name in fields if had.get(name) != asked.get(name)]
     raise JobConflict(
-        f"Job {new.job_id!r} exists and was asked for with another {', '.join(differs)}.", differs=differs
+        f"Job {job_id!r} exists and was asked for with another {', '.join(differs)}.",
+        hint=None if job_id == new.job_id else "Use another idempotency key, or send the same payload again.",
+        differs=differs,
+        job_id=job_id,
     )

@@ -16,7 +16,21 @@ from autocode.jobs.ledger.database import Database
 from autocode.jobs.model import TERMINAL, DeadReason, JobStatus
 from autocode.jobs.resource import Checkpoint, HistoryEntry, Job, Problem, Progress, Result, Times
 
-__all__ = ["JobRows", "get", "list_jobs", "load", "open_jobs", "resource"]
+__all__ = [
+    "MANY",
+    "JobRows",
+    "entry",
+    "get",
+    "list_jobs",
+    "load",
+    "load_many",
+    "newest_first",
+    "open_jobs",
+    "resource",
+]
+
+MANY: Final = 500
+"""How many jobs are loaded together at most: SQLite takes a thousand values in every version."""
 
 _OPEN: Final = [status.value for status in JobStatus if status not in TERMINAL]
 
@@ -73,13 +87,53 @@ def get(db: Database, job_id: str) -> Job:
     return resource(rows, rows.status._mapping)  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
 
 
-def list_jobs(db: Database, *, limit: int = 50) -> list[Job]:
-    """Return the newest *limit* jobs, newest first."""
-    query = (
-        sa.select(t.jobs.c.job_id).order_by(t.jobs.c.enqueued_at.desc(), t.jobs.c.job_id.desc()).limit(limit)
+def load_many(tx: sa.Connection, job_ids: Sequence[str], *, history: bool) -> list[JobRows]:
+    """Read the rows of several jobs, in their order, in a number of queries that doesn't grow with theirs.
+
+    Args:
+        tx: the caller's transaction.
+        job_ids: the jobs, at most :data:`MANY`; one that doesn't exist is left out.
+        history: read every checkpoint; otherwise the newest that was told of.
+    """
+    wanted = list(job_ids)
+    by_job: dict[str, dict[int, sa.Row[Any]]] = {job_id: {} for job_id in wanted}
+    attempts: dict[str, list[sa.Row[Any]]] = {job_id: [] for job_id in wanted}
+    jobs = {row.job_id: row for row in tx.execute(sa.select(t.jobs).where(t.jobs.c.job_id.in_(wanted)))}
+    statuses = {
+        row.job_id: row for row in tx.execute(sa.select(t.statuses).where(t.statuses.c.job_id.in_(wanted)))
+    }
+    tried = sa.select(t.attempts).where(t.attempts.c.job_id.in_(wanted)).order_by(t.attempts.c.n)
+    for row in tx.execute(tried):
+        attempts[row.job_id].append(row)
+    told = (
+        t.checkpoints.c.seq <= t.statuses.c.checkpoint_seq
+        if history
+        else t.checkpoints.c.seq == t.statuses.c.checkpoint_seq
     )
+    checkpoints = (
+        sa.select(t.checkpoints)
+        .join(t.statuses, t.statuses.c.job_id == t.checkpoints.c.job_id)
+        .where(t.checkpoints.c.job_id.in_(wanted), told)
+    )
+    for row in tx.execute(checkpoints):
+        by_job[row.job_id][row.seq] = row
+    return [
+        JobRows(jobs[each], statuses[each], attempts[each], by_job[each]) for each in wanted if each in jobs
+    ]
+
+
+def newest_first(query: sa.Select[Any]) -> sa.Select[Any]:
+    """Order a query over ``jobs`` as every list of jobs is."""
+    return query.order_by(t.jobs.c.enqueued_at.desc(), t.jobs.c.job_id.desc())
+
+
+def list_jobs(db: Database, *, limit: int = 50) -> list[Job]:
+    """Return the newest *limit* jobs with their histories, newest first; see ``listing.page`` for pages."""
+    found: list[JobRows] = []
     with db.read() as tx:
-        found = [load(tx, job_id) for job_id in tx.execute(query).scalars().all()]
+        ids = tx.execute(newest_first(sa.select(t.jobs.c.job_id)).limit(limit)).scalars().all()
+        for start in range(0, len(ids), MANY):
+            found += load_many(tx, ids[start : start + MANY], history=True)
     return [resource(rows, rows.status._mapping) for rows in found]  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
 
 
@@ -116,10 +170,10 @@ def resource(rows: JobRows, status: Mapping[Any, Any], *, with_history: bool = T
         reason=None if status["reason"] is None else DeadReason(status["reason"]),
         note=status["note"],
         attempts=status["attempts"],
-        max_attempts=job.max_attempts,
+        max_attempts=status["max_attempts"],
         next_attempt_at=rfc3339(status["next_attempt_at"]),
         checkpoint=None if seq == 0 else _checkpoint(rows.checkpoints[seq]),
-        history=tuple(_entry(rows.checkpoints[n]) for n in range(1, seq + 1)) if with_history else (),
+        history=tuple(entry(rows.checkpoints[n]) for n in range(1, seq + 1)) if with_history else (),
         progress=None if status["progress"] is None else Progress(**status["progress"]),
         result=_result(job, base) if complete else None,
         error=None if status["error"] is None else Problem(**status["error"]),
@@ -148,7 +202,8 @@ def _checkpoint(row: sa.Row[Any]) -> Checkpoint:
     return Checkpoint(seq=row.seq, step=row.step, digest=row.digest, at=rfc3339(row.at) or "")
 
 
-def _entry(row: sa.Row[Any]) -> HistoryEntry:
+def entry(row: sa.Row[Any]) -> HistoryEntry:
+    """Return a row of ``checkpoints`` as the contract shows it."""
     return HistoryEntry(
         seq=row.seq,
         step=row.step,

@@ -9,13 +9,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from autocode.jobs import crash
-from autocode.jobs.errors import AttemptEnded
-from autocode.jobs.ledger import jobs
+from autocode.jobs.errors import AttemptEnded, JobCancelled, JobFinished
+from autocode.jobs.ledger import audit, jobs
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.attempts import Attempt, end_in, hold
 from autocode.jobs.ledger.checkpoints import Produced, refer
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.ledger.events import Fact, record, record_progress
+from autocode.jobs.ledger.words import required, storable
 from autocode.jobs.projection import Outcome
 
 __all__ = ["commit_result", "mark_verified", "reject_result", "request_cancel", "set_progress"]
@@ -29,7 +30,8 @@ def commit_result(db: Database, attempt: Attempt, produced: Produced) -> None:
     never have heard the answer.
 
     Raises:
-        AttemptEnded: the attempt was ended or the job cancelled; nothing was written.
+        AttemptEnded: the attempt was ended, or the job has a result; nothing was written.
+        JobCancelled: the job was called off, and this attempt is to end itself; nothing was written.
     """
     crash.at("result.before")
     with db.write() as tx:
@@ -37,7 +39,8 @@ def commit_result(db: Database, attempt: Attempt, produced: Produced) -> None:
         if _is_committed(tx, attempt, produced.digest):
             return
         now = db.clock.now()
-        hold(tx, attempt, now)
+        if hold(tx, attempt, now):
+            raise JobCancelled(f"Job {attempt.job_id} was called off.")
         committed = tx.execute(
             sa.update(t.jobs)
             .where(
@@ -55,7 +58,7 @@ def commit_result(db: Database, attempt: Attempt, produced: Produced) -> None:
             )
         )
         if committed.rowcount != 1:
-            raise AttemptEnded(f"Job {attempt.job_id} was cancelled, or has a result already.")
+            raise AttemptEnded(f"Job {attempt.job_id} has a result already.")
         refer(tx, produced.digest, produced.size, f"result:{attempt.job_id}", now)
         _end(tx, attempt, Outcome.COMPLETED, None, now)
     crash.at("result.after")
@@ -124,34 +127,70 @@ def reject_result(db: Database, job_id: str, n: int, error: Mapping[str, Any]) -
         )
 
 
-def request_cancel(db: Database, job_id: str) -> bool:
+def request_cancel(db: Database, job_id: str, *, actor: str = "", reason: str = "") -> bool:
     """Ask for the job's end, unless it has a result or is over. Excludes ``commit_result``. Idempotent.
 
+    A running attempt hears of it with its next renewal and ends itself; one that doesn't is ended by
+    reconcile after a grace time.
+
+    Args:
+        db: the ledger.
+        job_id: the job.
+        actor: who asks, as the caller proved it. With an actor each request about a job that exists leaves an
+            entry in the audit: ``accepted``, or ``accepted: already called off`` in the same transaction, or
+            ``refused: job-finished``.
+        reason: why, in the actor's own words.
+
     Returns:
-        Whether the job is called off, by this call or an earlier one.
+        Whether the job is called off, by this call or an earlier one; with an actor always true.
 
     Raises:
+        JobFinished: an actor asked, and the result is committed already or the job is over.
         JobNotFound: no job has this id.
+        UsageError: actor or reason is no text that can be kept.
     """
+    if not actor:
+        with db.write() as tx:
+            return _cancel(tx, job_id, {}, db.clock.now()) is not None
+    who = {"actor": required(actor, "actor"), "reason": storable(reason, "reason").strip()}
     with db.write() as tx:
-        jobs.lock(tx, job_id)
         now = db.clock.now()
-        asked = tx.execute(
-            sa.update(t.jobs)
-            .where(
-                t.jobs.c.job_id == job_id,
-                t.jobs.c.result_digest.is_(None),
-                t.jobs.c.cancel_requested_at.is_(None),
-                sa.exists().where(t.attempts.c.job_id == job_id, t.attempts.c.ended_at.is_(None)),
-            )
-            .values(cancel_requested_at=now)
+        outcome = _cancel(tx, job_id, who, now)
+        status = tx.execute(sa.select(t.statuses.c.status).where(t.statuses.c.job_id == job_id)).scalar_one()
+        # the refusal changes nothing else, so its entry needs no transaction of its own
+        audit.append_in(
+            tx,
+            now,
+            actor=who["actor"],
+            action="cancel",
+            target=job_id,
+            reason=who["reason"],
+            outcome=outcome or f"refused: {JobFinished.type}",
         )
-        if asked.rowcount == 1:
-            event = record(tx, job_id, Fact.CANCEL_REQUESTED, {}, now)
-            tx.execute(sa.update(t.jobs).where(t.jobs.c.job_id == job_id).values(cancel_event=event))
-            return True
-        since = sa.select(t.jobs.c.cancel_requested_at).where(t.jobs.c.job_id == job_id)
-        return tx.execute(since).scalar() is not None
+    if outcome is None:
+        raise JobFinished(f"Job {job_id} has a result or is over, so it can't be called off.", status=status)
+    return True
+
+
+def _cancel(tx: sa.Connection, job_id: str, detail: Mapping[str, str], now: datetime) -> str | None:
+    """Call the job off; return how that went, or ``None`` where it is too late."""
+    jobs.lock(tx, job_id)
+    asked = tx.execute(
+        sa.update(t.jobs)
+        .where(
+            t.jobs.c.job_id == job_id,
+            t.jobs.c.result_digest.is_(None),
+            t.jobs.c.cancel_requested_at.is_(None),
+            sa.exists().where(t.attempts.c.job_id == job_id, t.attempts.c.ended_at.is_(None)),
+        )
+        .values(cancel_requested_at=now)
+    )
+    if asked.rowcount == 1:
+        event = record(tx, job_id, Fact.CANCEL_REQUESTED, detail, now)
+        tx.execute(sa.update(t.jobs).where(t.jobs.c.job_id == job_id).values(cancel_event=event))
+        return "accepted"
+    since = sa.select(t.jobs.c.cancel_requested_at).where(t.jobs.c.job_id == job_id)
+    return None if tx.execute(since).scalar() is None else "accepted: already called off"
 
 
 def set_progress(

@@ -80,6 +80,8 @@ jobs: Final = sa.Table(
     sa.Column("cancel_event", sa.BigInteger),
     # set by a retry from the start: what was remembered at or below this fence doesn't count for this job
     sa.Column("fresh_fence", sa.BigInteger),
+    # the last attempt before the latest manual retry: what follows is judged by itself
+    sa.Column("retried_after", sa.Integer, nullable=False, server_default="0"),
     sa.Column("result_digest", sa.String(71)),
     sa.Column("result_size", sa.BigInteger),
     sa.Column("result_media_type", sa.String(128)),
@@ -106,6 +108,7 @@ statuses: Final = sa.Table(
     sa.Column("reason", sa.String(16)),
     sa.Column("note", sa.Text),
     sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("max_attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("next_attempt_at", UtcTime),
     sa.Column("error", Json),
     sa.Column("started_at", UtcTime),

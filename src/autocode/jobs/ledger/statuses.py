@@ -48,6 +48,7 @@ def judge(rows: JobRows, run: RunState, lease: Lease) -> Verdict:
     """Project the job's facts as they are now."""
     facts = JobFacts(
         max_attempts=rows.job.max_attempts,
+        retried_after=rows.job.retried_after,
         result_verified=rows.job.result_verified_at is not None,
         cancel_requested=rows.job.cancel_requested_at is not None,
     )
@@ -107,9 +108,11 @@ def _replay(rows: JobRows, new: Sequence[sa.Row[Any]]) -> list[_Event]:
 
 
 def _job_facts_upto(rows: JobRows, event: int) -> JobFacts:
-    # a result is verified after the last fact, so it is complete as of one only if it was told to be before
+    # a result is verified after the last fact, so it is complete as of one only if it was told to be before;
+    # a retry is accepted only when all before it was told, so the budget is that of every fact still untold
     return JobFacts(
         max_attempts=rows.job.max_attempts,
+        retried_after=rows.job.retried_after,
         result_verified=rows.status.status == JobStatus.COMPLETE.value,
         cancel_requested=rows.job.cancel_event is not None and rows.job.cancel_event <= event,
     )
@@ -144,7 +147,7 @@ def _snapshot(
     by_n = {row.n: row for row in rows.attempts}
     begun = [facts for facts in known if facts.begun]
     errors = [by_n[facts.n].error for facts in known if facts.ended and by_n[facts.n].error is not None]
-    lost_earlier = any(facts.outcome is Outcome.LOST for facts in known[:-1])
+    lost_earlier = any(_may_live(facts, by_n[facts.n]) for facts in known[:-1])
     complete = verdict.status is JobStatus.COMPLETE
     return {
         "status": verdict.status.value,
@@ -152,6 +155,7 @@ def _snapshot(
         "note": verdict.note,
         # which attempt it is, and not how many began: one that died before it began has a number too
         "attempts": max((facts.n for facts in known if facts.begun or facts.ended), default=0),
+        "max_attempts": rows.job.max_attempts,
         "next_attempt_at": verdict.next_attempt_at,
         "error": errors[-1] if errors and not complete else None,
         "started_at": by_n[begun[0].n].begun_at if begun else None,
@@ -161,6 +165,11 @@ def _snapshot(
         "progress": moved["progress"],
         "possible_double_run": lost_earlier and verdict.status is JobStatus.RUNNING,
     }
+
+
+def _may_live(facts: AttemptFacts, row: sa.Row[Any]) -> bool:
+    """Say whether the attempt was ended over its process's head: one that answers a cancel has no error."""
+    return facts.outcome is Outcome.LOST or (facts.outcome is Outcome.CANCELLED and row.error is not None)
 
 
 def _write(tx: sa.Connection, rows: JobRows, events: Sequence[_Event], now: datetime) -> None:
