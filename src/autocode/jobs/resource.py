@@ -8,7 +8,18 @@ from pydantic import BaseModel, ConfigDict
 
 from autocode.jobs.model import DeadReason, JobStatus
 
-__all__ = ["Checkpoint", "HistoryEntry", "Job", "Problem", "Progress", "Result", "Times"]
+__all__ = [
+    "Checkpoint",
+    "Counts",
+    "HistoryEntry",
+    "Job",
+    "JobPage",
+    "Problem",
+    "Progress",
+    "Result",
+    "RetryPreview",
+    "Times",
+]
 
 
 class _Frozen(BaseModel):
@@ -105,3 +116,41 @@ class Job(_Frozen):
     def to_json(self) -> dict[str, Any]:
         """Return the resource as JSON values."""
         return self.model_dump(mode="json")
+
+
+class JobPage(_Frozen):
+    """Some jobs of a list, newest first, with an empty ``history``; ``event_cursor``: events after it are news."""
+
+    jobs: tuple[Job, ...]
+    next_page_token: str | None
+    event_cursor: str
+
+
+class Counts(_Frozen):
+    """How many jobs are in each state, at one moment."""
+
+    queued: int
+    running: int
+    retrying: int
+    complete: int
+    dead: int
+    dead_by_reason: dict[DeadReason, int]
+    as_of: str
+    event_cursor: str
+
+
+class RetryPreview(_Frozen):
+    """What a manual retry of a job would do, decided on revision ``rev``.
+
+    ``reused`` are the checkpoints that it takes as they are when it begins from the checkpoint; ``steps`` is what
+    is known to be left; ``effects_done`` won't be repeated, ``effects_open`` perhaps happened and may happen again.
+    """
+
+    job_id: str
+    rev: int
+    dead: bool
+    reused: tuple[HistoryEntry, ...]
+    steps: tuple[str, ...]
+    effects_done: tuple[str, ...]
+    effects_open: tuple[str, ...]
+    max_attempts_after: int

@@ -32,6 +32,10 @@ _BUSY_SECONDS: Final = 15.0
 
 _POLL_SECONDS: Final = 0.02
 
+_POOLED: Final = 8
+_OVERFLOW: Final = 7
+"""Connections that are kept once they were needed, and those beyond that are closed after use."""
+
 
 def sqlite_url(path: Path) -> str:
     """Return the SQLAlchemy URL of the SQLite file at *path*."""
@@ -51,7 +55,9 @@ class Database:
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self.clock: Clock = clock if clock is not None else SystemClock()
-        self._engine = sa.create_engine(url, pool_pre_ping=url.startswith("postgresql"))
+        self._engine = sa.create_engine(
+            url, pool_pre_ping=url.startswith("postgresql"), pool_size=_POOLED, max_overflow=_OVERFLOW
+        )
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
@@ -64,6 +70,11 @@ class Database:
     def dialect(self) -> str:
         """``sqlite`` or ``postgresql``."""
         return self._engine.dialect.name
+
+    @property
+    def connections(self) -> int:
+        """How many connections are kept open: more threads than these gain nothing."""
+        return _POOLED
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:

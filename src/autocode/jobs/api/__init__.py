@@ -1,0 +1,1 @@
+"""The HTTP interface: what `docs/api.md` describes, over the ledger. No Prefect, no work of its own."""

@@ -1,0 +1,124 @@
+"""The outermost layer: which hosts and pages may talk to us, and one line of log for each request.
+
+A page of another site can make a browser send requests here. It can't read the answers, but a request may do
+harm by itself, so what comes from another origin is refused before anything is read. A foreign name that
+resolves to this machine (DNS rebinding) makes a foreign page look like one of ours; its ``Host`` gives it away.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from autocode.jobs.api.problems import masked, problem
+from autocode.jobs.api.settings import is_loopback
+from autocode.jobs.errors import RequestRefused
+
+__all__ = ["Guard"]
+
+_log = logging.getLogger("autocode.jobs.api.access")
+
+_JOB: Final = re.compile(r"/v1/jobs/([A-Za-z0-9][A-Za-z0-9._:-]{0,127})(?:/|$)")
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
+_ALWAYS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Guard:
+    """ASGI middleware around the whole application.
+
+    Args:
+        app: the application.
+        hosts: host names that are ours beside the loopback ones.
+        monotonic: a clock in seconds, to measure with.
+    """
+
+    def __init__(
+        self, app: ASGIApp, hosts: frozenset[str], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower().rstrip(".") for host in hosts)
+        self._monotonic = monotonic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if scope["type"] == "websocket":
+            if refusal is None:
+                await self._app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 4403, "reason": "request refused"})
+            return
+        await self._http(scope, receive, send, refusal)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send, refusal: RequestRefused | None) -> None:
+        began = self._monotonic()
+        seen: dict[str, Any] = {"status": 500, "job_id": _job_in(scope["path"])}
+
+        async def observe(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _ALWAYS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+                seen["status"] = message["status"]
+                seen["job_id"] = seen["job_id"] or _job_in(headers.get("location", ""))
+            await send(message)
+
+        try:
+            if refusal is None:
+                await self._app(scope, receive, observe)
+            else:
+                await problem(refusal)(scope, receive, observe)
+        finally:
+            milliseconds = round((self._monotonic() - began) * 1000, 1)
+            facts = {"method": scope["method"], "path": masked(scope["path"]), "ms": milliseconds, **seen}
+            _log.info("request", extra=facts)
+
+    def _refusal(self, scope: Scope) -> RequestRefused | None:
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._ours(hosts[0]):
+            return RequestRefused(f"The host {masked(', '.join(hosts))!r} isn't one of this service's names.")
+        origins = headers.getlist("origin")
+        if origins and not (len(origins) == 1 and self._same(origins[0], hosts[0])):
+            return RequestRefused("The request comes from a page of another origin.")
+        site = headers.get("sec-fetch-site", "none")
+        opened = headers.get("sec-fetch-mode") == "navigate" and scope.get("method") in {"GET", "HEAD"}
+        # a link may lead here from anywhere; `same-site` is another port of this very machine
+        if site in {"cross-site", "same-site"} and not opened:
+            return RequestRefused("The browser says that a page of another site sent the request.")
+        return None
+
+    def _ours(self, host: str) -> bool:
+        parts = _HOST.fullmatch(host)
+        if parts is None:
+            return False
+        name = parts[1].lower().rstrip(".")
+        return is_loopback(name) or name in self._hosts
+
+    def _same(self, origin: str, host: str) -> bool:
+        """Say whether *origin* is the very address that the request went to."""
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return parts.scheme in {"http", "https"} and parts.netloc.lower() == host.lower()
+
+
+def _job_in(path: str) -> str | None:
+    found = _JOB.match(path)
+    return found[1] if found else None

@@ -1,0 +1,73 @@
+"""What clients send, as the OpenAPI document shows it; a member that isn't here is refused, not ignored."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from autocode.jobs.ledger.access import Role
+from autocode.jobs.ledger.listing import LARGEST_PAGE
+from autocode.jobs.ledger.retries import MOST_ATTEMPTS
+from autocode.jobs.model import DeadReason, JobStatus
+
+__all__ = ["CancelBody", "EnqueueBody", "JobFilter", "LoginBody", "PageQuery", "RetryBody"]
+
+_ID: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z"
+
+Id = Annotated[str, StringConstraints(pattern=_ID)]
+Text = Annotated[str, StringConstraints(max_length=1_000)]
+Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EnqueueBody(_Strict):
+    """A request for a job."""
+
+    kind: Annotated[str, StringConstraints(min_length=1, max_length=128)]
+    payload: dict[str, Any]
+    job_id: Id | None = None
+    session_id: Id | None = None
+
+
+class RetryBody(_Strict):
+    """A manual retry of a dead job."""
+
+    reason: Reason
+    start: Literal["checkpoint", "start"] = Field("checkpoint", alias="from")
+    attempts: int | None = Field(None, ge=1, le=MOST_ATTEMPTS)
+
+
+class CancelBody(_Strict):
+    """A cancel."""
+
+    reason: Reason
+
+
+class LoginBody(_Strict):
+    """A login for a browser."""
+
+    role: Role = Role.ADMIN
+
+
+class JobFilter(_Strict):
+    """Which jobs; the same for the list and the counts."""
+
+    status: list[JobStatus] = Field([], description="any of these; repeat the parameter for several")
+    reason: list[DeadReason] = Field([], description="dead for one of these reasons")
+    kind: Text | None = None
+    session_id: Text | None = None
+    q: Text | None = Field(None, description="part of a job's id, its kind or its session's id")
+    origin: Text | None = None
+
+
+class PageQuery(JobFilter):
+    """Which page of them."""
+
+    page_size: int = Field(
+        50, ge=1, description=f"jobs on a page; more than {LARGEST_PAGE} means {LARGEST_PAGE}"
+    )
+    page_token: str | None = None

@@ -1,0 +1,152 @@
+"""Errors on the wire: RFC 9457 problems, made from the tree in ``errors`` by one table."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from autocode.jobs import errors
+from autocode.jobs.errors import JobsError
+
+__all__ = [
+    "MEDIA_TYPE",
+    "RETRY_SECONDS",
+    "STATUSES",
+    "JsonResponse",
+    "Problem",
+    "install",
+    "masked",
+    "problem",
+    "status_of",
+]
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+RETRY_SECONDS: Final = 2
+"""What ``Retry-After`` says while the database can't be reached."""
+
+STATUSES: Final[Mapping[type[JobsError], int]] = {
+    errors.RequestInvalid: 400,
+    errors.TokenInvalid: 401,
+    errors.NotAllowed: 403,
+    errors.RequestRefused: 403,
+    errors.JobNotFound: 404,
+    errors.AttemptEnded: 409,
+    errors.IllegalTransition: 409,
+    errors.JobFinished: 409,
+    errors.JobNotDead: 409,
+    errors.RevisionMoved: 412,
+    errors.RequestTooLarge: 413,
+    errors.JobConflict: 422,
+    errors.KindUnknown: 422,
+    errors.PayloadInvalid: 422,
+    errors.UsageError: 422,
+    errors.PreconditionMissing: 428,
+    errors.HomeUnusable: 503,
+    errors.LedgerUnavailable: 503,
+    errors.ServerUnavailable: 503,
+    errors.ServiceUnavailable: 503,
+    errors.DiskFull: 507,
+}
+"""The status of each class; one that isn't named has that of its parent, and 500 where none is."""
+
+_SECRETS: Final = re.compile(r"(ajt_[0-9a-f]{1,16}_)[0-9a-zA-Z]+")
+_LONGEST: Final = 2_000
+
+_log = logging.getLogger("autocode.jobs.api")
+
+
+class JsonResponse(JSONResponse):
+    """JSON in ASCII: text that holds half a surrogate pair goes through, as it does in the ledger."""
+
+    def render(self, content: Any) -> bytes:
+        """Return *content* as bytes."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+class Problem(JsonResponse):
+    """A JSON document with the media type of problems."""
+
+    media_type = MEDIA_TYPE
+
+
+def status_of(error: JobsError) -> int:
+    """Return the HTTP status that *error* is answered with."""
+    return next((STATUSES[cls] for cls in type(error).__mro__ if cls in STATUSES), 500)
+
+
+def masked(text: str) -> str:
+    """Return *text* with the secret part of every token in it replaced, and cut to a length worth reading."""
+    return _SECRETS.sub(r"\1***", text)[:_LONGEST]
+
+
+def problem(error: JobsError, *, status: int | None = None) -> Problem:
+    """Return the answer for *error*; *status* stands in for the table's where the caller knows better."""
+    code = status if status is not None else status_of(error)
+    body: dict[str, Any] = {
+        "type": error.type,
+        "title": error.title,
+        "status": code,
+        "detail": masked(error.detail),
+        "hint": masked(error.hint),
+    }
+    data = dict(error.data)
+    fields = data.pop("fields", None)
+    if fields is not None:
+        body["errors"] = fields
+    if isinstance(error, errors.JobNotFound):
+        body["error"] = "job not found"
+    headers = {"Cache-Control": "no-store"}
+    if code == 503:
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    if code == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="autocode-jobs"'
+    return Problem({**data, **body}, status_code=code, headers=headers)
+
+
+def install(app: FastAPI) -> None:
+    """Let *app* answer every error with a problem."""
+    app.add_exception_handler(JobsError, _own)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _own(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, JobsError)
+    if status_of(error) == 500:
+        _log.error("a request failed: %s", masked(error.detail), exc_info=error)
+    return problem(error)
+
+
+def _invalid(_request: Request, error: Exception) -> Response:
+    """Name each parameter of the query that is off."""
+    assert isinstance(error, RequestValidationError)
+    fields = [{"parameter": masked(str(item["loc"][-1])), "detail": item["msg"]} for item in error.errors()]
+    told = "; ".join(f"{item['parameter']}: {item['detail']}" for item in fields)
+    return problem(errors.UsageError(f"The query is off: {told}.", hint=_QUERY_HINT, fields=fields))
+
+
+_QUERY_HINT: Final = "Correct the parameters named in `errors`; /openapi.json has the allowed ones."
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    detail = f"{request.method} {masked(request.url.path)}: {error.detail}."
+    answer = problem(errors.RequestInvalid(detail), status=error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def _unexpected(_request: Request, _error: Exception) -> Response:
+    # its text could hold anything; the log has it, and Starlette raises it again for that
+    shown = JobsError("The service met an error that nobody expected; its log says which.")
+    return problem(shown, status=500)

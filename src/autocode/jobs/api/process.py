@@ -1,0 +1,222 @@
+"""One API process: it binds, answers, says so, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Final
+from urllib.parse import urlsplit
+
+import uvicorn
+from fastapi import FastAPI
+
+from autocode.jobs.api.app import create_app
+from autocode.jobs.api.service import Service
+from autocode.jobs.api.settings import Settings, is_loopback
+from autocode.jobs.clock import rfc3339
+from autocode.jobs.engine import locks
+from autocode.jobs.engine.server import Address
+from autocode.jobs.engine.system import System
+from autocode.jobs.errors import TokenInvalid, UsageError
+from autocode.jobs.ledger import access
+from autocode.jobs.ledger.access import Role
+from autocode.jobs.settings import write_durably
+
+__all__ = ["OWN_TOKEN_NAME", "serve"]
+
+OWN_TOKEN_NAME: Final = "this machine"  # noqa: S105 - a name
+"""Whom the audit names where a command of this home acted."""
+
+_GRACE_SECONDS: Final = 10
+"""How long requests that are being answered may take after the process was told to end."""
+
+_LOCK_SECONDS: Final = 1.0
+
+_log = logging.getLogger("autocode.jobs.api")
+
+
+def serve(
+    system: System,
+    address: Address | None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    ready: Path | None = None,
+    hosts: frozenset[str] = frozenset(),
+    allow_remote: bool = False,
+    prefect_ui: str | None = None,
+) -> int:
+    """Serve the API of *system* until SIGTERM or SIGINT; then answer what was begun, and return 0.
+
+    Call it in the main thread. Logging is the caller's to set up; each request is one record of
+    ``autocode.jobs.api.access``.
+
+    Args:
+        system: the opened home.
+        address: where Prefect is, for ``/readyz``; ``None`` where that isn't known.
+        host: the address to listen at.
+        port: the port; 0 for the one this home had last, if it is free, else any.
+        ready: the file to write once the service answers; ``run/api.json`` of the home where none is given.
+        hosts: names beside the loopback ones by which clients may call the service.
+        allow_remote: let *host* be an address that other machines reach.
+        prefect_ui: where the Prefect UI answers, for links to runs.
+
+    Raises:
+        UsageError: *host* isn't a loopback address, the port is taken, or the home is served already.
+    """
+    if not is_loopback(host) and not allow_remote:
+        raise UsageError(
+            f"{host} can be reached from other machines.",
+            hint="Listen at 127.0.0.1, or allow it explicitly and put TLS in front of it.",
+        )
+    announced = ready if ready is not None else system.home.run / "api.json"
+    settings = Settings(
+        hosts=hosts if is_loopback(host) else hosts | {host},
+        prefect_ui=None if prefect_ui is None else prefect_ui.rstrip("/"),
+        prefect_api=None if address is None else address.url,
+        prefect_auth=None if address is None else address.auth,
+    )
+    with _alone(system), contextlib.closing(_bound(host, port, announced)) as listening:
+        own_token(system)
+        app = create_app(system, settings)
+        url = _url(host, listening)
+        _run(app, listening, lambda: _announce(system, announced, url))
+    return 0
+
+
+def own_token(system: System) -> Path:
+    """Make sure that ``run/token`` holds a token that works, for the commands of this home. Idempotent.
+
+    Returns:
+        The file, which only its owner can read.
+    """
+    file = system.home.run / "token"
+    try:
+        access.verify(system.db, file.read_text("ascii", errors="replace").strip())
+    except (FileNotFoundError, TokenInvalid):
+        made = access.create_token(system.db, name=OWN_TOKEN_NAME, role=Role.ADMIN)
+        # a crash in between leaves a token in the ledger whose secret nobody knows
+        write_durably(file, f"{made.text}\n".encode("ascii"))
+    return file
+
+
+@contextlib.contextmanager
+def _alone(system: System) -> Iterator[None]:
+    lock = system.home.run / "api.lock"
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locks.owned(lock, within=_LOCK_SECONDS))
+        except TimeoutError:
+            raise UsageError(
+                f"The API of {system.home.path} runs already, as process {locks.owner(lock)}.",
+                hint=f"Its address is in {system.home.run / 'api.json'}.",
+            ) from None
+        yield
+
+
+def _bound(host: str, port: int, announced: Path) -> socket.socket:
+    """Return a socket bound to *port*, or, where that is 0, to the last one if it is free, else to any."""
+    last = _last_port(announced)
+    if port == 0 and last:
+        with contextlib.suppress(OSError):
+            return _bind(host, last)
+    try:
+        return _bind(host, port)
+    except OSError as error:
+        raise UsageError(
+            f"Port {port} of {host} can't be had: {error.strerror or error}.",
+            hint="Choose another port, or 0 for any that is free.",
+        ) from error
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        # the port of a process that ended a moment ago can be had again; one that is in use can't
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(where)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _last_port(announced: Path) -> int:
+    try:
+        return urlsplit(json.loads(announced.read_text("utf-8"))["url"]).port or 0
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0
+
+
+def _url(host: str, listening: socket.socket) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listening.getsockname()[1]}"
+
+
+def _announce(system: System, file: Path, url: str) -> None:
+    facts = {"pid": os.getpid(), "url": url, "at": rfc3339(system.db.clock.now())}
+    write_durably(file, json.dumps(facts).encode())
+    _log.info("ready at %s", url)
+
+
+def _run(app: FastAPI, listening: socket.socket, announce: Callable[[], None]) -> None:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        lifespan="on",
+    )
+    service: Service = app.state.service
+    asyncio.run(_Server(config, service, announce).serve(sockets=[listening]))
+
+
+class _Server(uvicorn.Server):
+    """A server that announces itself, and whose process ends with the status of its choice.
+
+    Args:
+        config: uvicorn's.
+        service: whose held requests are let go when the end begins.
+        announce: called once requests are answered.
+    """
+
+    def __init__(self, config: uvicorn.Config, service: Service, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service = service
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, then say so."""
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let held requests go, and answer what was begun."""
+        self._service.watch.close()
+        await super().shutdown(sockets=sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End at SIGTERM and SIGINT; uvicorn's own version raises them again afterwards."""
+        before = {number: signal.signal(number, self._told) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _told(self, number: int, _frame: FrameType | None) -> None:
+        _log.info("ends: told by %s", signal.Signals(number).name)
+        self.should_exit = True

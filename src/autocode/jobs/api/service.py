@@ -1,0 +1,65 @@
+"""What the routes of one application share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from autocode.jobs.api.settings import Settings
+from autocode.jobs.api.threads import RequestCalls, Threads
+from autocode.jobs.api.watch import Watch
+from autocode.jobs.engine.system import System
+from autocode.jobs.ledger.database import Database
+
+__all__ = ["Calls", "Service", "Shared"]
+
+
+@dataclass(slots=True)
+class Service:
+    """One application's state.
+
+    Args:
+        system: the opened home.
+        settings: what it was told.
+        threads: where calls to the ledger run.
+        epoch: the name of the ledger, which goes with every cursor.
+        watch: holds requests until a job moves.
+        heard: the last counter that each leader showed, and the loop's time at which it was first seen.
+    """
+
+    system: System
+    settings: Settings
+    threads: Threads
+    epoch: str
+    watch: Watch
+    heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
+
+    @property
+    def cookie(self) -> str:
+        """The name of the session cookie; browsers don't keep the ports of one host apart."""
+        return f"autocode_{self.epoch}"
+
+    @property
+    def db(self) -> Database:
+        """The ledger."""
+        return self.system.db
+
+
+def _shared(connection: HTTPConnection) -> Service:
+    service: Service = connection.app.state.service
+    return service
+
+
+Shared = Annotated[Service, Depends(_shared)]
+
+
+async def _calls(service: Shared) -> RequestCalls:
+    # async: the deadline is read off the running loop
+    return RequestCalls(service.threads, service.settings.ledger_seconds)
+
+
+Calls = Annotated[RequestCalls, Depends(_calls)]
+"""The calls to the ledger of one request, the caller's check included."""

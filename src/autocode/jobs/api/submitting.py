@@ -1,0 +1,149 @@
+"""``POST /v1/jobs``: accepted once, durable before the answer, nothing stored where the answer is a refusal."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from autocode.jobs import kinds
+from autocode.jobs.api import resources
+from autocode.jobs.api.access import Operator
+from autocode.jobs.api.bodies import idempotency_key, model_of, pointer, read_json
+from autocode.jobs.api.models import EnqueueBody
+from autocode.jobs.api.problems import problem
+from autocode.jobs.api.service import Calls, Shared
+from autocode.jobs.clock import Clock
+from autocode.jobs.errors import JobConflict, KindUnknown, NotAllowed, PayloadInvalid
+from autocode.jobs.ledger import jobs, queries
+from autocode.jobs.ledger.access import Principal
+from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger.jobs import NewJob
+from autocode.jobs.resource import Job
+
+__all__ = ["router"]
+
+router: Final = APIRouter(tags=["jobs"])
+
+_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"model": Job, "description": "accepted before; `Idempotency-Replayed: true`"},
+    202: {"model": Job, "description": "accepted, and durable; `Location` is the job"},
+    409: {"description": "the id or key belongs to a job that this token may not see"},
+    422: {"description": "unknown kind, bad payload, or the id or key belongs to another request"},
+    503: {"description": "the ledger can't be reached; ask again with the same id or key"},
+}
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": EnqueueBody.model_json_schema()}},
+    },
+    "parameters": [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": False,
+            "schema": {"type": "string", "maxLength": 255},
+            "description": "the same key with the same request is the same job",
+        }
+    ],
+}
+
+
+@router.post("/v1/jobs", response_model=None, status_code=202, responses=_ANSWERS, openapi_extra=_BODY)
+async def enqueue(request: Request, service: Shared, calls: Calls, caller: Operator) -> Response:
+    """Ask for a job. Without `job_id` one is made; the id or an `Idempotency-Key` makes asking again safe."""
+    key = idempotency_key(request)
+    body = model_of(EnqueueBody, await read_json(request, service.settings.body_limit))
+    _may_submit(caller, body.session_id)
+    new = _new_job(body, key, service.db.clock)
+    try:
+        job, created = await calls(
+            _accept, service.db, new, service.settings.prefect_ui, named=body.job_id is not None
+        )
+    except JobConflict as conflict:
+        seen = caller.sees(conflict.data.get("session_id"))
+        return problem(_told(conflict) if seen else _bare(), status=None if seen else 409)
+    if not caller.sees(job.session_id):
+        return problem(_bare(), status=409)
+    return resources.answer(job, status=202 if created else 200, created=created)
+
+
+def _may_submit(caller: Principal, session_id: str | None) -> None:
+    if not caller.sees(session_id):
+        raise NotAllowed(
+            f"The token {caller.token_id} is for some sessions only, and the request names none of them.",
+            hint="Send the session_id that the job belongs to.",
+        )
+
+
+def _new_job(body: EnqueueBody, key: str | None, clock: Clock) -> NewJob:
+    """Return the request in the ledger's words.
+
+    Raises:
+        KindUnknown: no such kind is registered.
+        PayloadInvalid: the payload doesn't fit it; each field is named by its place in the body.
+    """
+    try:
+        kind = kinds.get(body.kind)
+    except KindUnknown as error:
+        field = {"pointer": "/kind", "detail": error.detail}
+        raise KindUnknown(error.detail, hint=error.hint, fields=[field]) from None
+    try:
+        payload = kind.parse(body.payload).model_dump(mode="json")
+    except PayloadInvalid as error:
+        fields = [_placed(field) for field in error.data["fields"]]
+        raise PayloadInvalid(error.detail, hint=error.hint, fields=fields) from None
+    return NewJob(
+        job_id=body.job_id or f"{kind.name}-{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(5)}",
+        kind=kind.name,
+        payload=payload,
+        max_attempts=kind.max_attempts,
+        backoff=kind.backoff,
+        time_limit=kind.time_limit,
+        session_id=body.session_id,
+        origin="api",
+        idempotency_key=key,
+    )
+
+
+def _placed(field: dict[str, str]) -> dict[str, str]:
+    own = field["pointer"].removeprefix("/")
+    return {"pointer": pointer(("payload",)) + (f"/{own}" if own else ""), "detail": field["message"]}
+
+
+def _accept(db: Database, new: NewJob, ui: str | None, *, named: bool) -> tuple[Job, bool]:
+    """Accept *new* and read it back; *named*: the caller chose its id.
+
+    Raises:
+        JobConflict: id or key belong to another request; ``data['session_id']`` says whose.
+    """
+    try:
+        accepted = jobs.enqueue(db, new)
+    except JobConflict as conflict:
+        conflict.data["session_id"] = queries.get(db, conflict.data["job_id"]).session_id
+        raise
+    job = resources.load(db, accepted.job_id, ui)
+    differs = []
+    if named and job.job_id != new.job_id:
+        differs.append("job_id")
+    if new.session_id is not None and job.session_id != new.session_id:
+        differs.append("session_id")
+    if differs:
+        raise JobConflict(
+            f"Job {job.job_id!r} exists and was asked for with another {', '.join(differs)}.",
+            differs=differs,
+            job_id=job.job_id,
+            session_id=job.session_id,
+        )
+    return job, accepted.new
+
+
+def _told(conflict: JobConflict) -> JobConflict:
+    data = {name: conflict.data[name] for name in ("differs", "job_id")}
+    return JobConflict(conflict.detail, hint=conflict.hint, **data)
+
+
+def _bare() -> JobConflict:
+    return JobConflict("The id or key is taken.", hint="Use another id, and a fresh Idempotency-Key.")

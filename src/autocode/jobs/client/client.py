@@ -1,0 +1,337 @@
+"""Every call of the HTTP interface as a method."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+from urllib.parse import quote
+
+import httpx
+
+from autocode.jobs.client.transport import Transport
+from autocode.jobs.model import TERMINAL, JobStatus
+from autocode.jobs.resource import Counts, Job, JobPage, RetryPreview
+
+__all__ = ["Accepted", "Client"]
+
+_HOLD_SECONDS: Final = 25.0
+"""How long the service is asked to hold an answer; less than proxies and it itself allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What came of a request for a job.
+
+    Args:
+        job: the job, as it was right after it was accepted.
+        created: whether this request made it; ``False`` where the same request had been accepted before.
+    """
+
+    job: Job
+    created: bool
+
+
+class Client:
+    """A client of one service. One thread at a time may use it.
+
+    Every call raises :class:`~autocode.jobs.errors.ServiceUnavailable` where the service doesn't answer,
+    ``TokenInvalid`` and ``NotAllowed`` where the token doesn't do; what else it raises stands with it. Reading,
+    submitting and cancelling are repeated for *patience* seconds while the service is away: they can't
+    happen twice.
+
+    Args:
+        url: where the service is, ``http://127.0.0.1:4280``.
+        token: what lets you in; it is sent to no other host, and shown nowhere.
+        patience: seconds for which calls are repeated while the service or its database is away.
+        timeout: seconds that one answer may take.
+        transport: httpx's transport, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience: float = 30.0,
+        timeout: float = 10.0,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._transport = Transport(
+            url,
+            token,
+            patience=patience,
+            timeout=timeout,
+            transport=transport,
+            sleep=sleep,
+            monotonic=monotonic,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """Where the service is."""
+        return self._transport.url
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def enqueue(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        *,
+        job_id: str | None = None,
+        key: str | None = None,
+        session_id: str | None = None,
+    ) -> Accepted:
+        """Ask for a job; durable when this returns. Idempotent by id or key, and so repeated if need be.
+
+        Args:
+            kind: the job kind's name.
+            payload: its payload, JSON values.
+            job_id: the job's id; the service makes one where none is given.
+            key: an idempotency key; a fresh one where neither it nor an id is given.
+            session_id: whose session the job belongs to.
+
+        Raises:
+            KindUnknown: the service has no such kind.
+            PayloadInvalid: the payload doesn't fit; ``data['fields']`` points at each field.
+            JobConflict: the id or key belongs to another request; ``data['differs']`` names what differs.
+            UsageError: an id isn't one that the contract allows.
+        """
+        if job_id is None and key is None:
+            key = str(uuid.uuid4())
+        body = {"kind": kind, "payload": dict(payload), "job_id": job_id, "session_id": session_id}
+        answer = self._transport.send(
+            "POST",
+            "/v1/jobs",
+            again=True,
+            json={name: value for name, value in body.items() if value is not None},
+            headers={} if key is None else {"Idempotency-Key": f'"{key}"'},
+        )
+        return Accepted(Job.model_validate(answer.json()), answer.status_code == httpx.codes.ACCEPTED)
+
+    def get(self, job_id: str) -> Job:
+        """Return a job as it is now.
+
+        Raises:
+            JobNotFound: there is none of this id that the token may see.
+        """
+        return Job.model_validate(self._transport.send("GET", _path(job_id), again=True).json())
+
+    def follow(self, job_id: str, *, timeout: float | None = None) -> Iterator[Job]:
+        """Yield the job now and after every change that is seen, until it is complete or dead.
+
+        Revisions that come in quick succession may be skipped; the last one never is.
+
+        Args:
+            job_id: the job.
+            timeout: seconds for all of it; for ever where none is given.
+
+        Raises:
+            JobNotFound: there is none of this id that the token may see.
+            TimeoutError: the job is still under way after *timeout* seconds.
+        """
+        until = None if timeout is None else self._monotonic() + timeout
+        job = self.get(job_id)
+        yield job
+        while job.status not in TERMINAL:
+            left = _HOLD_SECONDS if until is None else until - self._monotonic()
+            if left <= 0:
+                raise TimeoutError(f"Job {job_id} is still {job.status} after {timeout:g} s.")
+            hold = max(1, min(int(left), int(_HOLD_SECONDS)))
+            asked = self._monotonic()
+            answer = self._transport.send(
+                "GET",
+                _path(job_id),
+                again=True,
+                headers={"If-None-Match": f'"{job.rev}"', "Prefer": f"wait={hold}"},
+                wait=hold,
+                within=left,
+            )
+            if answer.status_code != httpx.codes.NOT_MODIFIED:
+                job = Job.model_validate(answer.json())
+                yield job
+            elif self._monotonic() - asked < hold / 2:
+                # the service holds too many already, or is about to end
+                self._sleep(min(1.0, left))
+
+    def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
+        """Return the job when it is complete or dead; see :meth:`follow`.
+
+        Raises:
+            JobNotFound: there is none of this id that the token may see.
+            TimeoutError: the job is still under way after *timeout* seconds.
+        """
+        job = None
+        for job in self.follow(job_id, timeout=timeout):  # noqa: B007 - the last one is wanted
+            pass
+        assert job is not None
+        return job
+
+    def list_jobs(
+        self,
+        *,
+        status: Sequence[JobStatus | str] = (),
+        kind: str | None = None,
+        session_id: str | None = None,
+        q: str | None = None,
+        origin: str | None = None,
+        page_size: int = 50,
+    ) -> Iterator[Job]:
+        """Yield the jobs that fit, newest first, page by page.
+
+        Args:
+            status: any of these; all where none are given.
+            kind: only of this kind.
+            session_id: only of this session.
+            q: only those with this text in an id.
+            origin: only from there: ``cli``, ``api`` or ``prefect``.
+            page_size: jobs fetched at a time; the service gives 200 at most.
+
+        Raises:
+            UsageError: the filter makes no sense.
+        """
+        query = _filter(status, kind, session_id, q, origin)
+        token: str | None = None
+        while True:
+            page = self.page({**query, "page_size": page_size, "page_token": token})
+            yield from page.jobs
+            token = page.next_page_token
+            if token is None:
+                return
+
+    def page(self, query: Mapping[str, Any]) -> JobPage:
+        """Return one page, by the parameters of the HTTP interface.
+
+        Raises:
+            UsageError: the filter or the page's token makes no sense.
+        """
+        return JobPage.model_validate(self._transport.send("GET", "/v1/jobs", again=True, query=query).json())
+
+    def counts(
+        self,
+        *,
+        status: Sequence[JobStatus | str] = (),
+        kind: str | None = None,
+        session_id: str | None = None,
+        q: str | None = None,
+        origin: str | None = None,
+    ) -> Counts:
+        """Return how many jobs are in each state, for the same filter as :meth:`list_jobs`.
+
+        Raises:
+            UsageError: the filter makes no sense.
+        """
+        query = _filter(status, kind, session_id, q, origin)
+        return Counts.model_validate(
+            self._transport.send("GET", "/v1/counts", again=True, query=query).json()
+        )
+
+    def retry_preview(self, job_id: str) -> RetryPreview:
+        """Return what a manual retry would reuse and do again, and which effects may repeat.
+
+        Raises:
+            JobNotFound: there is none of this id that the token may see.
+        """
+        answer = self._transport.send("GET", _path(job_id, "/retry"), again=True)
+        return RetryPreview.model_validate(answer.json())
+
+    def retry(
+        self,
+        job_id: str,
+        *,
+        reason: str,
+        rev: int,
+        start: Literal["checkpoint", "start"] = "checkpoint",
+        attempts: int | None = None,
+    ) -> Job:
+        """Give a dead job further attempts. Sent once: where the answer is lost, read the job.
+
+        Args:
+            job_id: the job.
+            reason: why, for the audit.
+            rev: the revision that this was decided on.
+            start: ``checkpoint`` reuses what was done; ``start`` does every step again.
+            attempts: how many more may fail; the service's default where none is given.
+
+        Raises:
+            JobNotDead: only dead jobs can be retried.
+            JobNotFound: there is none of this id that the token may see.
+            RevisionMoved: somebody else was first.
+        """
+        body: dict[str, Any] = {"reason": reason, "from": start}
+        if attempts is not None:
+            body["attempts"] = attempts
+        answer = self._transport.send(
+            "POST", _path(job_id, "/retry"), again=False, json=body, headers={"If-Match": f'"{rev}"'}
+        )
+        return Job.model_validate(answer.json())
+
+    def cancel(self, job_id: str, *, reason: str) -> Job:
+        """Call a job off. Idempotent.
+
+        Raises:
+            JobFinished: its result is committed, or it is over.
+            JobNotFound: there is none of this id that the token may see.
+        """
+        answer = self._transport.send("POST", _path(job_id, "/cancel"), again=True, json={"reason": reason})
+        return Job.model_validate(answer.json())
+
+    def login_link(self) -> str:
+        """Return a link that opens one browser session; it works once, and for a quarter of an hour.
+
+        Raises:
+            NotAllowed: the token's role isn't admin.
+        """
+        answer = self._transport.send("POST", "/v1/logins", again=False, json={})
+        return f"{self.url}{answer.json()['path']}"
+
+    def health(self) -> dict[str, Any]:
+        """Return what the service knows of its parts, as ``/readyz`` says it.
+
+        Raises:
+            ServiceUnavailable: it doesn't answer; where only its ledger is away, that is part of the answer.
+        """
+        away = (httpx.codes.SERVICE_UNAVAILABLE,)
+        found: dict[str, Any] = self._transport.send("GET", "/readyz", again=False, also=away).json()
+        return found
+
+
+def _path(job_id: str, rest: str = "") -> str:
+    return f"/v1/jobs/{quote(job_id, safe='')}{rest}"
+
+
+def _filter(
+    status: Sequence[JobStatus | str],
+    kind: str | None,
+    session_id: str | None,
+    q: str | None,
+    origin: str | None,
+) -> dict[str, Any]:
+    return {
+        "status": [str(each) for each in status],
+        "kind": kind,
+        "session_id": session_id,
+        "q": q,
+        "origin": origin,
+    }
