@@ -20,8 +20,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, TaskRun
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from autocode.jobs import kinds
-from autocode.jobs.engine import locks
+from autocode.jobs import kinds, locks
 from autocode.jobs.engine.oneshot import run_to_end
 from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.engine.system import System

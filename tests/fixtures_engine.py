@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autocode.jobs.engine import locks
+from autocode.jobs import locks
 from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.settings import Home

@@ -18,7 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from autocode.jobs.engine import locks, oneshot, server
+from autocode.jobs import locks
+from autocode.jobs.engine import oneshot, server
 from autocode.jobs.engine.environment import child_environment
 from autocode.jobs.engine.server import Address, private_server, server_log
 from autocode.jobs.engine.system import open_system

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import secrets
 import signal
 import stat
 import subprocess
@@ -20,8 +21,8 @@ import pytest
 import sqlalchemy
 
 from autocode.jobs.errors import LedgerUnavailable, UsageError
+from autocode.jobs.postgres.accounts import Account
 from autocode.jobs.testing import postgres
-from autocode.jobs.testing._accounts import Account
 from autocode.jobs.testing.postgres import PostgresServer, running_postgres
 
 pytest_plugins = ["fixtures_postgres"]
@@ -258,10 +259,10 @@ def test_a_first_start_that_fails_leaves_no_folder(monkeypatch: pytest.MonkeyPat
 
     def remember(account: Account) -> Path:
         made.append(new_folder(account))
-        (made[0] / "data").mkdir()
-        (made[0] / "data" / "in-the-way").touch()
         return made[0]
 
+    # initdb refuses an empty password
+    monkeypatch.setattr(secrets, "token_hex", lambda _size: "")
     monkeypatch.setattr(postgres, "_new_folder", remember)
 
     with pytest.raises(LedgerUnavailable, match="initdb failed"):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from autocode.jobs.engine import holder, locks
+from autocode.jobs import locks
+from autocode.jobs.engine import holder
 from autocode.jobs.engine.environment import configure_client
 from autocode.jobs.engine.reconcile import sweep_ledger
 from autocode.jobs.engine.system import open_system
@@ -23,7 +24,7 @@ from autocode.jobs.store import put_bytes
 HOLD = """
 import sys, time
 from pathlib import Path
-from autocode.jobs.engine import locks
+from autocode.jobs import locks
 with locks.owned(Path(sys.argv[1]), within=1.0):
     print("held", flush=True)
     sys.stdin.read()

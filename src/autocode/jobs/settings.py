@@ -18,7 +18,7 @@ import platformdirs
 
 from autocode.jobs.errors import DiskFull, HomeUnusable, UsageError
 
-__all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "write_durably"]
+__all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "sync_folder", "write_durably"]
 
 LEASE_SECONDS: Final = 5.0
 """How long an attempt may go without a renewal before it counts as lost."""
@@ -199,11 +199,16 @@ def write_durably(path: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in *folder* durable, such as that of a file that was renamed."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def _unusable(path: Path, error: OSError) -> HomeUnusable | DiskFull:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from autocode.jobs.engine import locks
+from autocode.jobs import locks
 from autocode.jobs.settings import Home
 
 __all__ = ["holding", "proven_alive", "proven_dead", "sweep"]

