@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, cast
 
 import httpx
@@ -38,10 +40,18 @@ from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.projection import Outcome
 from autocode.jobs.settings import Home
 
-__all__ = ["AttemptFailed", "holder_name", "run_attempt"]
+__all__ = ["AttemptFailed", "fenced_off", "holder_name", "run_attempt"]
 
 holder_name: Final[ContextVar[str | None]] = ContextVar("holder_name", default=None)
 """The holder under which this process picked the attempt; ``None``: the attempt names itself."""
+
+
+fenced_off: Final[ContextVar[Callable[[float], None] | None]] = ContextVar("fenced_off", default=None)
+"""What a process that serves this one run does once somebody else ended its attempt: leave, at the latest in so
+many seconds (0: now). ``None``: the flow run just fails."""
+
+_FENCE_SECONDS: Final = 2.0
+"""How long a step that doesn't look up may go on after somebody else ended its attempt."""
 
 
 class AttemptFailed(Exception):
@@ -76,16 +86,21 @@ async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequen
     with _named(home) as holder:
         attempt = await asyncio.to_thread(_claim, system, kind, payload, run, holder)
         try:
-            with LeaseKeeper(system.db, attempt) as keeper:
+            with LeaseKeeper(system.db, attempt, lost=_lost(fenced_off.get())) as keeper:
                 context = AttemptContext(system, attempt, keeper)
                 produced = await _perform(kind, payload, context, tasks)
         except JobCancelled as called_off:
             # the state that a flow returns is the one in which its run ends (prefect/states)
             return cast("str", Cancelled(message=called_off.detail))
         finally:
-            if run.deployment_id is not None:
+            # under AUTOCODE_RECONCILED a reconciler follows, and does it sooner and for all jobs
+            if run.deployment_id is not None and not os.environ.get("AUTOCODE_RECONCILED"):
                 await _tell(system)
     return produced.digest
+
+
+def _lost(leave: Callable[[float], None] | None) -> Callable[[], None] | None:
+    return None if leave is None else partial(leave, _FENCE_SECONDS)
 
 
 @contextmanager
@@ -138,6 +153,7 @@ async def _perform(
 ) -> Produced:
     db, attempt = context.system.db, context.attempt
     job: PrefectJob | None = None
+    leave = fenced_off.get()
     try:
         job = PrefectJob(context, kind.parse(payload), {task.name: task for task in tasks})
         produced = await kind.run(job)
@@ -153,6 +169,9 @@ async def _perform(
         )
         raise
     except AttemptEnded as ended:
+        # Prefect doesn't fence: what this run says now could be written over what another process said
+        if leave is not None:
+            leave(0.0)
         raise AttemptFailed(ended.detail) from ended
     except Exception as error:
         told = problem(error, step=job.current if job else None, attempt=attempt.n, at=db.clock.now())

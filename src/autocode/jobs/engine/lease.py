@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -29,12 +29,21 @@ class LeaseKeeper:
         db: the ledger.
         attempt: whose lease.
         interval: seconds between renewals.
+        lost: called once, in the keeper's thread, when somebody else ended the attempt.
     """
 
-    def __init__(self, db: Database, attempt: Attempt, *, interval: float = LEASE_SECONDS / 5) -> None:
+    def __init__(
+        self,
+        db: Database,
+        attempt: Attempt,
+        *,
+        interval: float = LEASE_SECONDS / 5,
+        lost: Callable[[], None] | None = None,
+    ) -> None:
         self._db = db
         self._attempt = attempt
         self._interval = interval
+        self._lost = lost
         self._deadline = db.clock.monotonic() + attempt.time_limit
         self._done = threading.Event()
         self._reason: Exception | None = None
@@ -80,6 +89,8 @@ class LeaseKeeper:
             if attempts.renew(self._db, self._attempt) and self._reason is None:
                 self._reason = JobCancelled(f"Job {self._attempt.job_id} was called off.")
         except AttemptEnded as ended:
+            if self._lost is not None and self._reason is None and not self._done.is_set():
+                self._lost()
             self._reason = self._reason or ended
             return False
         except JobsError:

@@ -1,0 +1,86 @@
+"""What a child does from its fork to its end: one flow run, under a name that proves its death."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+import threading
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from prefect.client.schemas.objects import FlowRun
+
+from autocode.jobs import crash
+from autocode.jobs.engine.attempt import fenced_off, holder_name
+from autocode.jobs.engine.holder import holding
+from autocode.jobs.engine.system import current_system
+from autocode.jobs.engine.worker.execution import execute
+from autocode.jobs.engine.worker.messages import Order
+from autocode.jobs.engine.worker.registry import registered
+from autocode.jobs.engine.worker.stopping import Stop
+from autocode.jobs.errors import UsageError
+from autocode.jobs.settings import Home
+
+__all__ = ["live"]
+
+
+def live(lifeline: socket.socket) -> int:
+    """Read the order from *lifeline*, execute it, and return the exit status of this process."""
+    order = _read_order(lifeline)
+    if order is None:
+        # the worker died before it said what to do: nothing was begun
+        return 0
+    home = Home(Path(order.home))
+    run = FlowRun.model_validate(order.flow_run)
+    with ExitStack() as stack:
+        _settle(order, home)
+        worker = (order.worker, order.worker_began)
+        stack.enter_context(registered(home, str(run.id), *worker))
+        holder = stack.enter_context(holding(home))
+        stop = Stop(lambda: current_system(home.path), run, holder)
+        holder_name.set(holder)
+        fenced_off.set(stop.fenced_off)
+        stop.install()
+        stop.listen(lifeline)
+        try:
+            return execute(order, run, stop)
+        finally:
+            _flush()
+            stop.flow_is_over()
+
+
+def _read_order(lifeline: socket.socket) -> Order | None:
+    with lifeline.makefile("rb", buffering=0) as stream:
+        parts: list[bytes] = []
+        while not parts or not parts[-1].endswith(b"\n"):
+            part = stream.read(1 << 16)
+            if not part:
+                return None
+            parts.append(part)
+    return Order.decode(b"".join(parts))
+
+
+def _settle(order: Order, home: Home) -> None:
+    with suppress(OSError):
+        os.nice(order.niceness)
+    if order.directory is not None:
+        os.chdir(order.directory)
+        # as for a flow that Prefect's own worker starts there
+        sys.path.insert(0, order.directory)
+    os.environ["AUTOCODE_HOME"] = order.home
+    with suppress(UsageError):
+        crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
+
+
+def _flush() -> None:
+    """Do what the interpreter does at its end, which a forked process skips: events and logs go out."""
+    shutdown = getattr(threading, "_shutdown")  # noqa: B009 - the name is private, and stable since Python 3.0
+    with suppress(Exception):
+        shutdown()
+    with suppress(Exception):
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()

@@ -1,0 +1,102 @@
+"""A look at the ledger every second: children that lost their attempt are stopped, and orphans are killed.
+
+A child notices by itself when its attempt was ended by somebody else, unless it is stopped, or stuck in
+native code. Until it is gone it holds a slot, so the worker looks as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from autocode.jobs.engine.system import System
+from autocode.jobs.engine.worker import registry
+from autocode.jobs.engine.worker.children import Child, Children
+from autocode.jobs.engine.worker.messages import FENCED
+from autocode.jobs.engine.worker.registry import Registered
+from autocode.jobs.engine.worker.stopping import FENCE_SECONDS
+from autocode.jobs.errors import JobsError
+from autocode.jobs.ledger.runs import endings
+from autocode.jobs.projection import Outcome
+
+__all__ = ["Watch"]
+
+_LOOK_SECONDS: Final = 1.0
+
+_TOLD_BY_OTHERS: Final = frozenset({Outcome.CRASHED, Outcome.LOST, Outcome.GONE, Outcome.CANCELLED})
+"""Endings that a process seldom writes about itself: it is stopped soon."""
+
+_FAREWELL_SECONDS: Final = 30.0
+"""How long a process may live on that ended its own attempt: Prefect may be away, and has to be told."""
+
+
+class Watch:
+    """Stops what must not go on.
+
+    Args:
+        system: opens the home; called in a thread.
+        children: the worker's own children.
+    """
+
+    def __init__(self, system: Callable[[], System], children: Children) -> None:
+        self._system = system
+        self._children = children
+        self._over_since: dict[int, float] = {}
+        self._me = (os.getpid(), registry.started_at(os.getpid()))
+
+    async def run(self) -> None:
+        """Look, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._children.look()
+            try:
+                system = await asyncio.to_thread(self._system)
+                await self._look_at_own(system)
+                await asyncio.to_thread(self._look_at_orphans, system)
+            except (JobsError, OSError):
+                # nobody is judged while the ledger is away
+                continue
+
+    async def _look_at_own(self, system: System) -> None:
+        living = self._children.living
+        if not living:
+            self._over_since.clear()
+            return
+        ended = await asyncio.to_thread(endings, system.db, [child.flow_run_id for child in living])
+        for child in living:
+            if child.flow_run_id in ended:
+                self._stop(child, ended[child.flow_run_id])
+
+    def _stop(self, child: Child, outcome: Outcome) -> None:
+        since = self._over_since.setdefault(child.number, time.monotonic())
+        over = time.monotonic() - since
+        if outcome not in _TOLD_BY_OTHERS and over < _FAREWELL_SECONDS:
+            return
+        if not child.silenced:
+            child.silenced = True
+            child.say(FENCED)
+            asyncio.get_running_loop().call_later(FENCE_SECONDS, self._children.kill, child, signal.SIGKILL)
+
+    def _look_at_orphans(self, system: System) -> None:
+        """Kill children of workers that are gone, once the ledger says that their attempts are over."""
+        orphans = [each for each in registry.children(system.home) if not self._has_worker(each)]
+        for dead in [each for each in orphans if not registry.lives(each)]:
+            registry.forget(system.home, dead)
+            orphans.remove(dead)
+        if not orphans:
+            return
+        ended: Mapping[str, Outcome] = endings(system.db, [each.flow_run_id for each in orphans])
+        for orphan in orphans:
+            if orphan.flow_run_id in ended:
+                registry.kill(orphan)
+
+    def _has_worker(self, child: Registered) -> bool:
+        """Say whether the worker that started the child lives, and looks after it."""
+        if (child.worker, child.worker_began) == self._me:
+            # own children are looked at above; one that ended without tidying up is an orphan's file
+            return any(each.pid == child.pid for each in self._children.living)
+        return registry.started_at(child.worker) == child.worker_began
