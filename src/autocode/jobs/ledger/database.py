@@ -105,6 +105,15 @@ class Database:
         with _translated(), self._writer.begin() as tx, self._hurry(tx, patient=patient):
             yield tx
 
+    def exists(self) -> bool:
+        """Say whether a ledger was ever begun in this database.
+
+        Raises:
+            LedgerUnavailable: the database can't be reached.
+        """
+        with self.read() as tx:
+            return _schema_revision(tx) is not None
+
     def migrate(self) -> None:
         """Bring the schema up to date; safe when several processes do it at once. Idempotent.
 

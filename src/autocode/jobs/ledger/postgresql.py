@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL that never wait for ever: a stopped server is told from a slow one by its silence.
+"""Connections to PostgreSQL that never wait for ever.
 
-A server that was stopped (SIGSTOP, a frozen machine, a cut network) still takes connections and never answers.
+A server that was stopped (SIGSTOP, a frozen machine) still takes connections and never answers.
 Neither the kernel nor PostgreSQL's own time-outs help there: a time-out of the server needs a server that
 runs, and a local socket has no time-out at all. So every wait has an end on our side. The server's own
 time-outs are a little shorter, so that a server that does run says itself what it didn't get.
@@ -71,11 +71,8 @@ def create_engine(url: str) -> sa.Engine:
 
 @contextmanager
 def unhurried(tx: sa.Connection) -> Iterator[None]:
-    """Let the statements of the block take as long as they need, which a move or a migration may; see above."""
-    connection = tx.connection.dbapi_connection
-    if not isinstance(connection, _Connection):
-        yield
-        return
+    """Let the statements of the block take as long as they need, as a move or a migration may."""
+    connection: Any = tx.connection.dbapi_connection
     for statement in _PATIENT:
         tx.exec_driver_sql(statement)
     connection.patience = None
@@ -96,7 +93,7 @@ def _connect(_dialect: Any, _record: Any, arguments: tuple[Any, ...], options: d
 
 
 def _look(connection: Any, _record: Any, _proxy: Any) -> None:
-    """Look whether the server is still there, before anybody begins a transaction on a connection of the pool.
+    """Look whether the server is still there, before a transaction begins on a connection of the pool.
 
     Unlike SQLAlchemy's own look, which would take as long as a statement may.
     """

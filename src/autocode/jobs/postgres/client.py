@@ -22,7 +22,7 @@ from typing import Any, Final
 import psycopg
 
 from autocode.jobs import locks
-from autocode.jobs.errors import JobsError, LedgerUnavailable
+from autocode.jobs.errors import DiskFull, HomeUnusable, JobsError, LedgerUnavailable, UsageError
 from autocode.jobs.postgres.place import server_log, url_of
 from autocode.jobs.settings import Home
 
@@ -37,12 +37,17 @@ _GUARD_SECONDS: Final = 0.2
 _LOG_BYTES: Final = 1 << 20
 """Size from which the log is set aside when a keeper starts; one older log is kept."""
 
+_FAILURES: Final[dict[str, type[JobsError]]] = {
+    kind.type: kind for kind in (DiskFull, HomeUnusable, UsageError)
+}
+"""What a keeper may fail of, beside an unavailable ledger."""
+
 Waiting = Callable[[float], None]
 
 
 @contextmanager
 def running(home: Home, *, waiting: Waiting | None = None) -> Iterator[str]:
-    """Give the URL of the ledger's database in the home's PostgreSQL, which runs at least until the block ends.
+    """Give the URL of the ledger's database; the home's PostgreSQL runs at least until the block ends.
 
     When PostgreSQL or its keeper dies within the block, it is started again, with the same URL. It ends by
     itself soon after the last process that needs it has left this block, or died.
@@ -117,7 +122,7 @@ def _start(home: Home, tick: Callable[[], None]) -> str:
         recorded = _recorded(home)
         if recorded.get("pid") == process.pid:
             if "error" in recorded:
-                raise LedgerUnavailable(
+                raise _FAILURES.get(recorded.get("type", ""), LedgerUnavailable)(
                     f"The home's PostgreSQL can't be started: {recorded['error']}", hint=recorded["hint"]
                 )
             if (url := _answering(home)) is not None:

@@ -61,7 +61,7 @@ class Cluster:
     settings: tuple[tuple[str, str], ...] = ()
 
     def initialise(self) -> None:
-        """Make the data folder: complete under another name, then renamed. Atomic; once made, call it no more.
+        """Make the data folder, which must not exist: complete under another name, then renamed. Atomic.
 
         Raises:
             LedgerUnavailable: ``initdb`` failed; the detail quotes its log.
@@ -148,7 +148,8 @@ class Cluster:
 
     def tcp_url(self, database: str, *, driver: str = "psycopg") -> str:
         """Return the SQLAlchemy URL of *database* by the loopback port, password included."""
-        return f"postgresql+{driver}://{_USER}:{quote(self.password, '')}@127.0.0.1:{self.port}/{quote(database, '')}"
+        login = f"{_USER}:{quote(self.password, '')}"
+        return f"postgresql+{driver}://{login}@127.0.0.1:{self.port}/{quote(database, '')}"
 
     def failure(self, what: str) -> LedgerUnavailable:
         """Return an error that says *what* happened and quotes the end of the log."""
@@ -169,7 +170,7 @@ class Cluster:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=_ENVIRONMENT,
-                preexec_fn=in_child,
+                preexec_fn=in_child,  # noqa: PLW1509 - who gives a function has one thread
                 **self.account.popen_options(),
             )
 

@@ -1,14 +1,15 @@
 """The process that keeps the PostgreSQL of a home: ``python -m autocode.jobs.postgres.keeper HOME``.
 
-It has one thread: the kernel's word of a parent's death goes by threads, and a fork of a process with several
-is a gamble. It starts PostgreSQL as its child, starts it again when it dies, and ends it when the last client
-has gone: clients share ``run/postgres-clients.lock``, which the kernel drops however they die. When the keeper
-itself is killed, PostgreSQL is told to end by the kernel (Linux), and the next keeper ends what is left.
+It has one thread: the kernel's word of a parent's death goes by threads, and a fork of a process with
+several is a gamble. It starts PostgreSQL as its child, starts it again when it dies, and ends it when the last client
+has gone: clients share ``run/postgres-clients.lock``, which the kernel drops however they die. When the
+keeper itself is killed, PostgreSQL is told to end by the kernel (Linux), and the next keeper ends what is left.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -27,7 +28,7 @@ import psycopg
 from psycopg import sql
 
 from autocode.jobs import locks
-from autocode.jobs.errors import JobsError, LedgerUnavailable
+from autocode.jobs.errors import DiskFull, JobsError, LedgerUnavailable
 from autocode.jobs.postgres import processes
 from autocode.jobs.postgres.cluster import Cluster
 from autocode.jobs.postgres.place import DATABASE, PREFECT_DATABASE, cluster_of
@@ -42,7 +43,7 @@ _LOOK_SECONDS: Final = 0.1
 """Pause between two looks whether a client is left; the end of PostgreSQL wakes the keeper by itself."""
 
 _START_SECONDS: Final = 3600.0
-"""How long PostgreSQL may take to read its log again after a crash. To kill it meanwhile would help nobody."""
+"""How long PostgreSQL may take to replay its log after a crash. To kill it meanwhile would help nobody."""
 
 _END_SECONDS: Final = 20.0
 """How long an orderly end may take before PostgreSQL is killed, which its data survive."""
@@ -75,15 +76,18 @@ def _alone_with(folder: Path) -> Iterator[None]:
     except BlockingIOError:
         raise LedgerUnavailable(
             f"{folder} is in use by another home.",
-            hint=f"{folder}/home names the home that it was made for; a copy of a home has no ledger of its own.",
+            hint=f"{folder}/home names the home that it was made for. A copy of a home has no data of its own.",
         ) from None
     finally:
         os.close(descriptor)
 
 
 def _told(error: Exception) -> dict[str, object]:
-    hint = error.hint if isinstance(error, JobsError) else ""
-    return {"pid": os.getpid(), "error": str(error), "hint": hint}
+    known = error
+    if not isinstance(known, JobsError):
+        full = isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
+        known = DiskFull(str(error)) if full else LedgerUnavailable(str(error))
+    return {"pid": os.getpid(), "type": known.type, "error": known.detail, "hint": known.hint}
 
 
 class _Keeper:

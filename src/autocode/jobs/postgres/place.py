@@ -75,7 +75,7 @@ def server_log(home: Home) -> Path:
 
 
 def url_of(home: Home, database: str = DATABASE, *, driver: str = "psycopg") -> str | None:
-    """Return the SQLAlchemy URL of a database of the home, password included; ``None`` before the first start."""
+    """Return the SQLAlchemy URL of a database of the home, or ``None`` before the first start."""
     place = _noted(home)
     try:
         password = _password_file(home).read_text("ascii")
@@ -159,7 +159,7 @@ def _new_place(home: Home, account: Account) -> Place:
 
 def _no_place(base: Path, account: Account, why: str) -> HomeUnusable:
     return HomeUnusable(
-        f"PostgreSQL, which runs as {account.name} because it refuses to run as root, can't use {base}: {why}.",
+        f"PostgreSQL refuses to run as root, and as {account.name} it can't use {base}: {why}.",
         hint="Set AUTOCODE_POSTGRES_FOLDER to a folder of root's that everybody may enter; "
         "or run this as an ordinary user.",
     )

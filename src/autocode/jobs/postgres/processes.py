@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _POLL: Final = 0.02
+_PROC: Final = Path("/proc")
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -134,7 +135,7 @@ def adopt_orphans() -> None:
 
 
 def signalled_with_parent(number: signal.Signals) -> Callable[[], None]:
-    """Return a function that, in a child, asks for a signal when its parent is gone. Linux; elsewhere nothing.
+    """Return a function that, in a child, asks for a signal when its parent is gone. Linux alone.
 
     The kernel forgets the wish when the child changes its user, and means by the parent the *thread* that
     started the child.
@@ -172,8 +173,8 @@ def _family(data: Path, name: str, uid: int) -> dict[int, bool]:
 
 
 def _command_lines() -> Iterator[tuple[int, int, list[str]]]:
-    if sys.platform == "linux":
-        for entry in Path("/proc").glob("[0-9]*"):
+    if _PROC.is_dir():
+        for entry in _PROC.glob("[0-9]*"):
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes().decode("utf-8", "surrogateescape").split("\0")
                 yield int(entry.name), entry.stat().st_uid, words
