@@ -267,7 +267,7 @@ def test_an_announcement_counts_only_with_its_lock(world: World) -> None:
 
     without = find(os.getpid())
     with contextlib.ExitStack() as stack:
-        from autocode.jobs.engine import locks
+        from autocode.jobs import locks
 
         stack.enter_context(locks.owned(world.home.run / "api.lock", within=1))
         held = find(os.getpid())

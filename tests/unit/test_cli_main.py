@@ -27,6 +27,7 @@ COMMANDS = (
     ("api",),
     ("reconcile",),
     ("worker",),
+    ("login",),
     ("config",),
 )
 

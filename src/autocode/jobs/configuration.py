@@ -32,6 +32,9 @@ OTHER_VARIABLES: Final = {
     "AUTOCODE_HOME": "The data folder; everything else is found through it.",
     "AUTOCODE_CRASH": "A crash point, POINT[:NTH][=kill|pause|raise], that strikes once.",
     "AUTOCODE_TRACEBACK": "1: an error that nobody expected is shown with its traceback.",
+    "AUTOCODE_POSTGRES_FOLDER": "Where the data folder's own PostgreSQL is kept, if not in the data folder.",
+    "AUTOCODE_WORKER_GRACE": "As drain_seconds, for a worker that `prefect worker start` runs.",
+    "AUTOCODE_WORKER_FLOWS": "More modules with flows that a worker imports ahead.",
 }
 """What is read from the environment alone."""
 
@@ -47,7 +50,7 @@ _SECRET: Final = frozenset({"token", "prefect_auth"})
 """Never shown, and no flags: a command line can be read by every user of the machine."""
 
 _SECRET_INSIDE: Final = frozenset({"database_url", "prefect_api_url", "url"})
-_NO_FLAG: Final = _SECRET | {"url", "processes"}
+_NO_FLAG: Final = _SECRET | {"url", "processes", "allow_remote", "hosts"}
 
 
 def _setting(default: Any, allowed: str, description: str, **limits: Any) -> Any:
@@ -90,6 +93,15 @@ class Configuration(BaseModel):
     port: int = _setting(
         4280, "a whole number from 0 to 65535; 0: any that is free", "The API's port.", ge=0, le=65535
     )
+    allow_remote: bool = _setting(
+        False, "true or false", "Let host be an address that other machines reach. Put TLS in front of it."
+    )
+    hosts: str = _setting(
+        "",
+        "host names, separated by commas",
+        "Names beside the loopback ones by which browsers and clients may call the API.",
+        pattern=r"\s*([A-Za-z0-9.-]+\s*(,\s*[A-Za-z0-9.-]+\s*)*)?$",
+    )
     workers: int = _setting(
         2, "a whole number from 1 to 64", "How many jobs a worker runs side by side.", ge=1, le=64
     )
@@ -101,7 +113,7 @@ class Configuration(BaseModel):
         le=19,
     )
     drain_seconds: float = _setting(
-        30.0,
+        5.0,
         "a number from 0 to 3600",
         "How long a worker that is told to stop lets its jobs run on before it hands them back.",
         ge=0,

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from autocode.jobs.cli.screen import Screen, local_time, visible
 from autocode.jobs.clock import rfc3339
+from autocode.jobs.ledger.listing import Counts
 from autocode.jobs.service.health import Health, State
-from autocode.jobs.service.ledger_watch import Counts
 
 __all__ = ["HealthScreen", "describe"]
 
@@ -56,6 +56,11 @@ class HealthScreen:
         if screen.live and not screen.json_mode:
             self._live = Live(console=screen.err, auto_refresh=False, transient=False)
 
+    @property
+    def is_live(self) -> bool:
+        """Whether somebody looks at a terminal, and nothing that is shown ends in a file."""
+        return self._live is not None
+
     def start(self) -> None:
         """Begin to show."""
         if self._live is not None:
@@ -94,7 +99,6 @@ class HealthScreen:
         )
 
     def _say_ready(self, healths: Sequence[Health], seconds: float) -> None:
-        counts = self._counts()
         if self._screen.json_mode:
             self._screen.emit(
                 {
@@ -102,7 +106,6 @@ class HealthScreen:
                     "seconds": round(seconds, 2),
                     "urls": {health.name: health.url for health in healths if health.url},
                     "logs": str(self._logs),
-                    "jobs": None if counts is None else dict(counts.by_status),
                 }
             )
         elif self._live is None:
@@ -149,5 +152,5 @@ def describe(health: Health) -> str:
 def _counted(counts: Counts | None) -> str:
     if counts is None:
         return "not known yet"
-    shown = ", ".join(f"{number:,} {status}" for status, number in sorted(counts.by_status.items()))
+    shown = ", ".join(f"{number:,} {status}" for status, number in counts.by_status.items() if number)
     return f"{shown or 'none yet'} (as of {local_time(rfc3339(counts.as_of))[11:]})"

@@ -26,7 +26,16 @@ def api(flags: Flags) -> int:
     def serve(system: System, address: Address, values: Configuration) -> int:
         from autocode.jobs.api import process  # noqa: PLC0415 - after Prefect's settings are set
 
-        return process.serve(system, address, host=values.host, port=values.port)
+        names = frozenset(name.strip() for name in values.hosts.split(",") if name.strip())
+        return process.serve(
+            system,
+            address,
+            host=values.host,
+            port=values.port,
+            hosts=names,
+            allow_remote=values.allow_remote,
+            prefect_ui=address.url.removesuffix("/api"),
+        )
 
     return _run("api", flags, serve)
 
@@ -48,7 +57,14 @@ def worker(flags: Flags, *, name: str | None) -> int:
     def run(system: System, address: Address, values: Configuration) -> int:
         from autocode.jobs.engine import worker as work  # noqa: PLC0415 - after Prefect's settings are set
 
-        return work.run(system, address, limit=values.workers, niceness=values.niceness, name=name)
+        return work.run(
+            system,
+            address,
+            limit=values.workers,
+            niceness=values.niceness,
+            name=name,
+            grace=values.drain_seconds,
+        )
 
     return _run("worker", flags, run)
 

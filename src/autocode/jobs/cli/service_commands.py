@@ -38,7 +38,7 @@ Niceness = Annotated[
 Drain = Annotated[
     str | None,
     Parameter(
-        name="--drain-seconds", help="How long jobs may run on once the worker is to stop; 30 if not set."
+        name="--drain-seconds", help="How long jobs may run on once the worker is to stop; 5 if not set."
     ),
 ]
 LogLevel = Annotated[
@@ -53,6 +53,7 @@ def register(app: App) -> None:
     app.command(api, help_epilogue=_API_EXAMPLES)
     app.command(reconcile, help_epilogue=_RECONCILE_EXAMPLES)
     app.command(worker, help_epilogue=_WORKER_EXAMPLES)
+    app.command(login, help_epilogue=_LOGIN_EXAMPLES)
     app.command(config, help_epilogue=_CONFIG_EXAMPLES)
 
 
@@ -223,6 +224,23 @@ def worker(
         },
         name=name,
     )
+
+
+_LOGIN_EXAMPLES: Final = """\
+Examples:
+  autocode-jobs login
+
+Exit status: 0 printed, 1 no service runs, 2 usage, 130 interrupted."""
+
+
+def login() -> int:
+    """Print a link that opens one browser session of the running service.
+
+    It works once, for a quarter of an hour. Whoever has it gets in, so it is for your eyes alone.
+    """
+    from autocode.jobs.cli import login as work  # noqa: PLC0415 - see the module's docstring
+
+    return work.login()
 
 
 _CONFIG_EXAMPLES: Final = """\

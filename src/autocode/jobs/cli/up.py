@@ -12,10 +12,12 @@ from logging.handlers import RotatingFileHandler
 from typing import Final
 
 from autocode.jobs import configuration, logs
+from autocode.jobs.api.settings import is_loopback
 from autocode.jobs.cli.health_screen import HealthScreen
+from autocode.jobs.cli.login import login_url
 from autocode.jobs.cli.main import DONE, FAILED, INTERRUPTED
 from autocode.jobs.cli.screen import Screen
-from autocode.jobs.configuration import Loaded
+from autocode.jobs.configuration import Configuration, Loaded
 from autocode.jobs.errors import UsageError
 from autocode.jobs.service.assembly import assemble
 from autocode.jobs.service.custody import Custody
@@ -44,7 +46,7 @@ def up(flags: Mapping[str, object], *, worker: bool, logs: bool, json: bool) -> 
     home = Home.from_environment()
     settings = configuration.load(home, flags=flags)
     with heard_requests() as requests, only_supervisor(home) as custody:
-        settings = _with_port(settings)
+        _check_listening(settings.values)
         os.environ.update(settings.environ())
         _log_to_file(home, settings)
         service = _Service(home, settings, custody, requests, worker=worker, logs=logs, json=json)
@@ -69,7 +71,6 @@ class _Service:
         json: bool,
     ) -> None:
         self._home = home
-        self._watch = LedgerWatch(home)
         self._screen = HealthScreen(
             Screen(json_mode=json),
             home.path,
@@ -77,6 +78,7 @@ class _Service:
             counts=lambda: self._watch.counts,
             clock=time.monotonic,
         )
+        self._watch = LedgerWatch(home, login=self._screen.is_live)
         self._leash = Leash()
         self._parts = assemble(home, settings, custody, self._leash, worker=worker)
         self._supervisor = Supervisor(self._parts, requests, told=self._told, looked=self._looked)
@@ -106,33 +108,37 @@ class _Service:
     def _looked(self, healths: Sequence[Health]) -> None:
         if any(health.name == "api" and health.state is State.READY for health in healths):
             self._watch.start()
+        code, url = self._watch.take_login(), self._urls.get("api")
+        if code is not None and url is not None:
+            self._screen.login(login_url(url, code))
         for name, follower in self._followers.items():
             for line in follower.lines():
                 self._screen.line(f"{name:<9} {line}")
         self._screen.looked(healths)
 
 
-def _with_port(settings: Loaded) -> Loaded:
-    """Draw a port where any will do, so that the API keeps it when it is started again.
+def _check_listening(settings: Configuration) -> None:
+    """Refuse what the API would only refuse later, in its log.
 
     Raises:
-        UsageError: something else listens there.
+        UsageError: the host can be reached from elsewhere and that isn't allowed, or the port is taken.
     """
-    host, port = settings.values.host, settings.values.port
+    host, port = settings.host, settings.port
+    if not is_loopback(host) and not settings.allow_remote:
+        raise UsageError(
+            f"{host} can be reached from other machines.",
+            hint="Listen at 127.0.0.1; or set AUTOCODE_ALLOW_REMOTE=true, and put TLS in front of it.",
+        )
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with closing(socket.socket(family, kind)) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-            drawn = int(probe.getsockname()[1])
     except OSError as error:
         raise UsageError(
             f"The API can't listen at {host}, port {port}: {error.strerror or error}.",
             hint="Choose another with --port; 0 takes any that is free.",
         ) from error
-    values = settings.values.model_copy(update={"port": drawn})
-    sources = {**settings.sources, "port": settings.sources["port"] if port else "--port"}
-    return Loaded(values, sources)
 
 
 def _log_to_file(home: Home, settings: Loaded) -> None:

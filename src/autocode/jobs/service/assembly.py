@@ -10,11 +10,15 @@ from contextlib import contextmanager
 from typing import Final
 
 import httpx
+import psycopg
 
+from autocode.jobs import locks
 from autocode.jobs.configuration import Loaded
-from autocode.jobs.engine import locks
 from autocode.jobs.engine.server import private_server, server_log
-from autocode.jobs.errors import ServerUnavailable
+from autocode.jobs.engine.system import use_embedded
+from autocode.jobs.errors import LedgerUnavailable, ServerUnavailable
+from autocode.jobs.postgres import client as postgres
+from autocode.jobs.postgres.place import server_log as postgres_log
 from autocode.jobs.service.custody import Custody
 from autocode.jobs.service.health import Part
 from autocode.jobs.service.held_part import Held, HeldPart
@@ -42,8 +46,7 @@ def assemble(home: Home, settings: Loaded, custody: Custody, leash: Leash, *, wo
     """
     values = settings.values
     environ = {**os.environ, **settings.environ(), "AUTOCODE_HOME": str(home.path)}
-    # each notices by itself when the server isn't there yet, and is started by its first client
-    parts: list[Part] = [_prefect(home, values.prefect_api_url)]
+    parts: list[Part] = [_postgres(home, values.database_url), _prefect(home, values.prefect_api_url)]
     for name, stop_seconds in (
         ("api", _STOP_SECONDS),
         ("reconcile", _STOP_SECONDS),
@@ -54,6 +57,8 @@ def assemble(home: Home, settings: Loaded, custody: Custody, leash: Leash, *, wo
             argv=(sys.executable, "-m", "autocode.jobs.cli.main", name),
             announced=announced(home, name),
             environ=environ,
+            # not the Prefect server: each waits for it by itself, and may import its libraries meanwhile
+            needs=("postgres",),
             stop_seconds=stop_seconds,
         )
         parts.append(ProcessPart(spec, PartLog(home.logs, name), custody, leash))
@@ -77,6 +82,35 @@ def announced(home: Home, part: str) -> Callable[[int], Announcement | None]:
     return find
 
 
+def _postgres(home: Home, url: str | None) -> Part:
+    if url is not None:
+        return RemotePart("postgres", masked(url), lambda: _ask_postgres(url))
+
+    @contextmanager
+    def block() -> Iterator[str | None]:
+        use_embedded(home)
+        with postgres.running(home):
+            yield None
+
+    return HeldPart(
+        Held(
+            name="postgres",
+            block=block,
+            lock=home.run / "postgres.lock",
+            clients=home.run / "postgres-clients.lock",
+            log=postgres_log(home),
+        )
+    )
+
+
+def _ask_postgres(url: str) -> None:
+    try:
+        psycopg.connect(url.replace("+psycopg", "", 1), connect_timeout=3).close()
+    except psycopg.Error as error:
+        # what libpq says names host and user, and never the password
+        raise LedgerUnavailable(f"{masked(url)} doesn't answer: {str(error).strip()}") from error
+
+
 def _prefect(home: Home, url: str | None) -> Part:
     if url is not None:
         return RemotePart("prefect", masked(url), lambda: _ask_prefect(url))
@@ -93,6 +127,7 @@ def _prefect(home: Home, url: str | None) -> Part:
             lock=home.run / "server.lock",
             clients=home.run / "clients.lock",
             log=server_log(home),
+            needs=("postgres",),
         )
     )
 

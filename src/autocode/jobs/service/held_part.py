@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from autocode.jobs import locks
 from autocode.jobs.clock import Clock, SystemClock
-from autocode.jobs.engine import locks
 from autocode.jobs.retry import Backoff
 from autocode.jobs.service.health import Health, State
 

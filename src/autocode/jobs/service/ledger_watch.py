@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
-
-import sqlalchemy as sa
 
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.errors import JobsError
-from autocode.jobs.ledger import schema as t
-from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger import access, listing
+from autocode.jobs.ledger.listing import Counts
 from autocode.jobs.settings import Home
 
-__all__ = ["Counts", "LedgerWatch"]
+__all__ = ["LedgerWatch"]
 
 _LOOK_SECONDS: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many jobs are in which state.
-
-    Args:
-        by_status: for each status that any job has.
-        as_of: when that was read, by the ledger's clock.
-    """
-
-    by_status: Mapping[str, int]
-    as_of: datetime
 
 
 class LedgerWatch:
@@ -39,19 +21,28 @@ class LedgerWatch:
 
     Args:
         home: whose ledger.
+        login: whether to make one login, to be shown on the terminal.
     """
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, login: bool = False) -> None:
         self._home = home
+        self._wants_login = login
         self._leave = threading.Event()
         self._thread = threading.Thread(target=self._look, name="ledger watch", daemon=True)
         self.counts: Counts | None = None
         """As of the last look that found the ledger."""
+        self.login: str | None = None
+        """A code that opens one browser session; once taken it is forgotten here."""
 
     def start(self) -> None:
         """Begin to look; does nothing if it has begun. Call it once the ledger can be reached."""
-        if not self._thread.is_alive() and not self._leave.is_set():
+        if self._thread.ident is None and not self._leave.is_set():
             self._thread.start()
+
+    def take_login(self) -> str | None:
+        """Return the login code if there is one that nobody took before."""
+        code, self.login = self.login, None
+        return code
 
     def stop(self, *, within: float = 5.0) -> None:
         """Look no more, and wait *within* seconds for a look that is on its way."""
@@ -63,15 +54,12 @@ class LedgerWatch:
         while not self._leave.is_set():
             try:
                 with open_system(self._home) as system:
+                    if self._wants_login:
+                        self.login = access.create_login(system.db)
+                        self._wants_login = False
                     while not self._leave.is_set():
-                        self.counts = _count(system.db)
+                        self.counts = listing.counts(system.db)
                         self._leave.wait(_LOOK_SECONDS)
             except JobsError:
-                # the part that is down says so itself; these counts say of when they are
+                # the part that is down says so itself, and counts say of when they are
                 self._leave.wait(_LOOK_SECONDS)
-
-
-def _count(db: Database) -> Counts:
-    query = sa.select(t.jobs.c.status, sa.func.count()).group_by(t.jobs.c.status)
-    with db.read() as tx:
-        return Counts({str(status): count for status, count in tx.execute(query)}, db.clock.now())

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from autocode.jobs import locks
 from autocode.jobs.clock import SystemClock, rfc3339
-from autocode.jobs.engine import locks
 from autocode.jobs.errors import HomeUnusable, ServiceRunning
 from autocode.jobs.service.custody import Custody
 from autocode.jobs.settings import Home, write_durably
