@@ -3,7 +3,7 @@
 # make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lessons lint typecheck format bench-export requirements clean
+.PHONY: help install demo serve test lessons lint typecheck format bench-export requirements clean
 
 # paths are relative on purpose: the folder's own name may hold spaces
 PY := .venv/bin/python
@@ -22,6 +22,9 @@ install: ## make .venv with everything that work on the project needs
 demo: ## export the sample sessions, kill it halfway, see it finish
 	@sh scripts/install run
 	@$(PY) scripts/demo.py
+
+serve: install ## run the whole service until Ctrl-C; ARGS="--port 8080" goes to it
+	@.venv/bin/autocode-jobs up $(ARGS)
 
 test: install ## run the tests in stages; ARGS="-k lease" goes to pytest
 	@$(PY) scripts/test.py

@@ -28,7 +28,6 @@
     ├── JobNotFound
     ├── KindUnknown
     ├── IllegalTransition    the job's status forbids what was asked for
-    ├── ServiceAbsent        the home has no service
     ├── ServiceRunning       the home already has a service
     ├── NotAllowed           the caller is known, and may not do that
     ├── PreconditionMissing  a change must name the revision that it was decided on
@@ -74,7 +73,6 @@ __all__ = [
     "RequestTooLarge",
     "RevisionMoved",
     "ServerUnavailable",
-    "ServiceAbsent",
     "ServiceRunning",
     "ServiceUnavailable",
     "SourceChanged",
@@ -386,14 +384,6 @@ class ServiceRunning(JobsError):
     type = "service-running"
     title = "The service already runs"
     default_hint = "Use the one that runs, or stop it: kill -TERM and the process named above."
-
-
-class ServiceAbsent(JobsError):
-    """No service runs on the home."""
-
-    type = "service-absent"
-    title = "No service runs"
-    default_hint = "Start it: autocode-jobs up."
 
 
 class UsageError(JobsError):

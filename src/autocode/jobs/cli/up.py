@@ -14,7 +14,6 @@ from typing import Final
 from autocode.jobs import configuration, logs
 from autocode.jobs.api.settings import is_loopback
 from autocode.jobs.cli.health_screen import HealthScreen
-from autocode.jobs.cli.login import login_url
 from autocode.jobs.cli.main import DONE, FAILED, INTERRUPTED
 from autocode.jobs.cli.screen import Screen
 from autocode.jobs.configuration import Configuration, Loaded
@@ -110,7 +109,7 @@ class _Service:
             self._watch.start()
         code, url = self._watch.take_login(), self._urls.get("api")
         if code is not None and url is not None:
-            self._screen.login(login_url(url, code))
+            self._screen.login(f"{url}/login?code={code}")
         for name, follower in self._followers.items():
             for line in follower.lines():
                 self._screen.line(f"{name:<9} {line}")
@@ -143,9 +142,9 @@ def _check_listening(settings: Configuration) -> None:
 
 def _log_to_file(home: Home, settings: Loaded) -> None:
     """Send what the supervisor itself has to say to its own log, ``up.log``."""
-    handler = RotatingFileHandler(
-        home.logs / "up.log", maxBytes=_LOG_BYTES, backupCount=_KEPT, encoding="utf-8"
-    )
+    file = home.logs / "up.log"
+    file.touch(mode=0o600)
+    handler = RotatingFileHandler(file, maxBytes=_LOG_BYTES, backupCount=_KEPT, encoding="utf-8")
     handler.setFormatter(logs.Formatter("up", settings.values.log_format))
     root = logging.getLogger()
     root.addHandler(handler)

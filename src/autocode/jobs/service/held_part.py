@@ -122,7 +122,9 @@ class HeldPart:
     def kill(self) -> None:
         """Kill the process behind the block, and its group if it leads one."""
         pid = locks.owner(self._held.lock)
-        if pid is None or self._is_wanted():
+        # while the thread is in the block nobody can tell whether there is another client
+        inside = self._thread is not None and self._thread.is_alive()
+        if pid is None or (not inside and self._is_wanted()):
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getpgid(pid) == pid:
