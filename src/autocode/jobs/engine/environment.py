@@ -12,9 +12,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from autocode.jobs.engine.databases import chosen
+from autocode.jobs.postgres.place import PREFECT_DATABASE, url_of
 from autocode.jobs.settings import Home, write_durably
 
-__all__ = ["child_environment", "configure_client", "note_schema"]
+__all__ = ["child_environment", "configure_client", "note_schema", "on_postgresql"]
 
 _SERVICES_OFF: Final = (
     "SCHEDULER",
@@ -34,24 +36,49 @@ def child_environment(home: Home) -> dict[str, str]:
 
     SQLite takes one writer at a time, and Prefect's client sleeps for seconds when it is told to come back.
     So every service that a one-shot run doesn't need is off; the recorder of task runs stays, in batches.
+
+    Where the ledger is in the home's own PostgreSQL the server's database is there too, every service is on,
+    and so is the UI. The server's process finds out the rest (:mod:`prefect_postgresql`), once it holds what
+    keeps PostgreSQL running.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     return {
         **inherited,
         "PREFECT_HOME": str(home.prefect),
-        # relative: a path with '?', '%' or '#' in it would be read as part of a URL
-        "PREFECT_API_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db",
-        "PREFECT_API_DATABASE_MIGRATE_ON_START": "false" if _schema_current(home) else "true",
         "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
-        "PREFECT_UI_ENABLED": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         "PREFECT_LOGGING_LEVEL": "WARNING",
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
         # whole seconds: Prefect cuts a fraction to 0, and then its recorder never sleeps
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+        **(_with_postgresql(home) if on_postgresql(home) else _with_sqlite(home)),
+    }
+
+
+def on_postgresql(home: Home) -> bool:
+    """Say whether the home's Prefect server has its database in the home's own PostgreSQL."""
+    return chosen(home).kind == "embedded"
+
+
+def _with_sqlite(home: Home) -> dict[str, str]:
+    return {
+        # relative: a path with '?', '%' or '#' in it would be read as part of a URL
+        "PREFECT_API_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db",
+        "PREFECT_API_DATABASE_MIGRATE_ON_START": "false" if _schema_current(home) else "true",
+        "PREFECT_UI_ENABLED": "false",
         **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _SERVICES_OFF},
+    }
+
+
+def _with_postgresql(home: Home) -> dict[str, str]:
+    url = url_of(home, PREFECT_DATABASE, driver="asyncpg")
+    return {
+        **({"PREFECT_API_DATABASE_CONNECTION_URL": url} if url is not None else {}),
+        "PREFECT_UI_ENABLED": "true",
+        # by default it is copied into Prefect's own package
+        "PREFECT_UI_STATIC_DIRECTORY": str(home.prefect / "ui"),
     }
 
 

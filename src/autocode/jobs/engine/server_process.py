@@ -8,6 +8,7 @@ the lock to itself.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from autocode.jobs import locks
-from autocode.jobs.engine.environment import note_schema
+from autocode.jobs.engine.environment import note_schema, on_postgresql
 from autocode.jobs.settings import Home, write_durably
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ def main(home_path: str) -> int:
     """Serve until the last client has gone; return the exit status."""
     home = Home(Path(home_path))
     # a look at the lock takes it for a moment, hence the patience
-    with locks.owned(home.run / "server.lock", within=2.0):
+    with locks.owned(home.run / "server.lock", within=2.0), contextlib.ExitStack() as stack:
         end = _End(home)
         listener, password = _listen(home)
+        if on_postgresql(home):
+            _use_postgresql(home, listener, stack)
         os.environ["PREFECT_SERVER_API_AUTH_STRING"] = f"autocode:{password}"
         end.server = server = _server()
         address = {
@@ -52,6 +55,25 @@ def main(home_path: str) -> int:
         threading.Thread(target=_announce, args=(server, home, address), daemon=True).start()
         server.run(sockets=[listener])
     return 0
+
+
+def _use_postgresql(home: Home, listener: socket.socket, stack: contextlib.ExitStack) -> None:
+    """Need the home's PostgreSQL until *stack* is closed, or this process ends; tell Prefect where it is."""
+    from autocode.jobs.engine import prefect_postgresql  # noqa: PLC0415 - a driver that SQLite doesn't need
+    from autocode.jobs.postgres.client import running  # noqa: PLC0415 - see above
+
+    stack.enter_context(running(home))
+    os.environ.update(prefect_postgresql.server_environment(home))
+    os.environ["PREFECT_UI_API_URL"] = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
+
+
+def _note_schema(home: Home) -> None:
+    if not on_postgresql(home):
+        note_schema(home)
+        return
+    from autocode.jobs.engine import prefect_postgresql  # noqa: PLC0415 - see _use_postgresql
+
+    prefect_postgresql.note_schema(home)
 
 
 def _listen(home: Home) -> tuple[socket.socket, str]:
@@ -92,7 +114,7 @@ def _announce(server: uvicorn.Server, home: Home, address: dict[str, str | int])
     waiting = threading.Event()
     while not server.started:
         waiting.wait(0.02)
-    note_schema(home)
+    _note_schema(home)
     write_durably(home.run / "server.json", json.dumps(address).encode())
 
 

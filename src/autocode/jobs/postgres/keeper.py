@@ -1,9 +1,10 @@
 """The process that keeps the PostgreSQL of a home: ``python -m autocode.jobs.postgres.keeper HOME``.
 
 It has one thread: the kernel's word of a parent's death goes by threads, and a fork of a process with
-several is a gamble. It starts PostgreSQL as its child, starts it again when it dies, and ends it when the last client
-has gone: clients share ``run/postgres-clients.lock``, which the kernel drops however they die. When the
-keeper itself is killed, PostgreSQL is told to end by the kernel (Linux), and the next keeper ends what is left.
+several is a gamble. It starts PostgreSQL as its child, starts it again when it dies, and ends it when the
+last client has gone: clients share ``run/postgres-clients.lock``, which the kernel drops however they die.
+When the keeper itself is killed, PostgreSQL is told to end by the kernel (Linux), and the next keeper ends
+what is left.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _alone_with(folder: Path) -> Iterator[None]:
     except BlockingIOError:
         raise LedgerUnavailable(
             f"{folder} is in use by another home.",
-            hint=f"{folder}/home names the home that it was made for. A copy of a home has no data of its own.",
+            hint=f"{folder}/home names the home that it is for. A copy of a home has no data of its own.",
         ) from None
     finally:
         os.close(descriptor)
