@@ -26,10 +26,15 @@ from typing import Any, Final, Literal
 
 from autocode.jobs.errors import JobsError
 
-__all__ = ["Formatter", "about", "configure"]
+__all__ = ["Formatter", "about", "configure", "quieten"]
 
 _WITHHELD: Final = "(its text may quote a session; it is left out)"
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",
+}
 _NOISY: Final = ("httpx", "httpcore", "asyncio", "alembic", "sqlalchemy")
 
 
@@ -67,18 +72,23 @@ def configure(
         form: ``text`` or ``json``.
         file: the file that stderr is, if it may be set aside and begun anew.
     """
-    handler = _Handler(file)
+    handler = StderrHandler(file)
     handler.setFormatter(Formatter(part, form))
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.upper())
-    for name in _NOISY:
-        logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
+    quieten()
     logging.captureWarnings(capture=True)
     # the default prints a traceback around the first, to the very stream that just failed
     logging.raiseExceptions = False
+
+
+def quieten() -> None:
+    """Let libraries that tell of every step begin at warnings, or where the root logger begins, if later."""
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(max(logging.getLogger().level, logging.WARNING))
 
 
 class Formatter(logging.Formatter):
@@ -179,8 +189,11 @@ def _plain(text: object) -> str:
     return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in written)
 
 
-class _Handler(logging.Handler):
+class StderrHandler(logging.Handler):
     """Writes each record by one call, so that lines of several processes don't mix.
+
+    Its name begins with no underscore: Prefect, when it is imported, replaces handlers of the root logger that
+    look like nobody's (``prefect/logging/configuration.py``).
 
     Args:
         file: the file behind stderr, if somebody may set it aside.

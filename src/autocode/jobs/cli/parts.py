@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autocode.jobs import configuration, crash, logs
+from autocode.jobs.cli.main import FAILED, USAGE
 from autocode.jobs.configuration import Configuration
+from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.settings import Home
 
 if TYPE_CHECKING:
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from autocode.jobs.engine.system import System
 
 __all__ = ["api", "reconcile", "worker"]
+
+_log = logging.getLogger(__name__)
 
 Flags = Mapping[str, object]
 
@@ -78,7 +83,23 @@ def _run(part: str, flags: Flags, work: Callable[[System, Address, Configuration
     logs.configure(part, level=values.log_level, form=values.log_format, file=_own_log(home, part))
     crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
 
-    from autocode.jobs.engine.connection import prefect_address  # noqa: PLC0415 - reads the settings above
+    try:
+        return _work(home, values, work)
+    except UsageError as error:
+        _log.error("%s %s", error.detail, error.hint)
+        return USAGE
+    except JobsError as error:
+        _log.error("%s %s", error.detail, error.hint)
+    except Exception:  # noqa: BLE001 - a part ends with a record of why, never without
+        _log.exception("something unexpected happened")
+    return FAILED
+
+
+def _work(home: Home, values: Configuration, work: Callable[[System, Address, Configuration], int]) -> int:
+    from autocode.jobs.engine.environment import configure_client  # noqa: PLC0415 - after the settings are set
+
+    configure_client(home)
+    from autocode.jobs.engine.connection import prefect_address  # noqa: PLC0415 - as above
     from autocode.jobs.engine.system import open_system  # noqa: PLC0415 - as above
 
     with (

@@ -149,3 +149,4 @@ def _log_to_file(home: Home, settings: Loaded) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(settings.values.log_level.upper())
+    logs.quieten()

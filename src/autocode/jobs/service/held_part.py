@@ -22,6 +22,12 @@ __all__ = ["Held", "HeldPart"]
 _PAUSES: Final = Backoff(first=0.5, factor=2.0, ceiling=30.0, jitter=0.5)
 _FAILURES: Final = 2
 
+_LINGER_SECONDS: Final = 6.0
+"""A process that nobody needs waits a little for the next client, and then takes its time to end."""
+
+_WANTED_LOOKS: Final = 5
+"""So many looks in a row that find another client, and there is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -77,6 +83,8 @@ class HeldPart:
         self._url: str | None = None
         self._error: Exception | None = None
         self._failures = 0
+        self._left_at = 0.0
+        self._wanted_looks = 0
 
     def health(self) -> Health:
         """Say how it is."""
@@ -117,6 +125,7 @@ class HeldPart:
         if self._state in {State.STOPPING, State.STOPPED}:
             return
         self._enter(State.STOPPING)
+        self._left_at = self._clock.monotonic()
         self._leave.set()
 
     def kill(self) -> None:
@@ -161,7 +170,13 @@ class HeldPart:
     def _is_over(self) -> bool:
         if self._thread is not None and self._thread.is_alive():
             return False
-        return not locks.is_held(self._held.lock) or self._is_wanted()
+        if not locks.is_held(self._held.lock):
+            return True
+        if self._clock.monotonic() - self._left_at < _LINGER_SECONDS:
+            return False
+        # the process itself takes the lock for moments in which it looks like a client's
+        self._wanted_looks = self._wanted_looks + 1 if self._is_wanted() else 0
+        return self._wanted_looks >= _WANTED_LOOKS
 
     def _is_wanted(self) -> bool:
         """Say whether somebody else is a client: the lock is taken, but shared."""

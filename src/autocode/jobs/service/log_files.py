@@ -13,6 +13,7 @@ __all__ = ["Follower", "PartLog"]
 _LOG_BYTES: Final = 10_000_000
 _KEPT: Final = 3
 _TAIL_BYTES: Final = 8192
+_LINE_LENGTH: Final = 300
 
 
 class PartLog:
@@ -62,7 +63,7 @@ class PartLog:
         return True
 
     def tail(self, count: int, *, since: int = 0) -> tuple[str, ...]:
-        """Return the last *count* lines that aren't blank, of what follows byte *since*."""
+        """Return the beginnings of the last *count* lines that aren't blank, of what follows byte *since*."""
         try:
             with self.path.open("rb") as file:
                 end = file.seek(0, os.SEEK_END)
@@ -70,7 +71,7 @@ class PartLog:
                 text = file.read().decode("utf-8", "replace")
         except FileNotFoundError:
             return ()
-        return tuple(line for line in text.splitlines() if line.strip())[-count:]
+        return tuple(line[:_LINE_LENGTH] for line in text.splitlines() if line.strip())[-count:]
 
     def _older(self, number: int) -> Path:
         return self.path.with_suffix(f".{number}.log")

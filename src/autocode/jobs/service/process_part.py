@@ -59,7 +59,7 @@ class Spec:
     announced: Callable[[int], Announcement | None]
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     needs: tuple[str, ...] = ()
-    start_seconds: float = 120.0
+    start_seconds: float = 300.0
     stop_seconds: float = 10.0
 
 
