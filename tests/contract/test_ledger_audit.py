@@ -132,6 +132,28 @@ def test_an_insertion_at_the_end_is_detected(chain: Database) -> None:
     assert audit.broken_link(chain) == 6
 
 
+def test_an_entry_is_part_of_its_transaction(chain: Database) -> None:
+    """An entry that is appended to a transaction goes with it when it fails, and leaves no gap."""
+
+    def deed(*, fails: bool) -> None:
+        with chain.write() as tx:
+            audit.append_in(
+                tx, chain.clock.now(), actor="ann", action="retry", target="job", reason="", outcome="done"
+            )
+            if fails:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        deed(fails=True)
+    failed = [row.seq for row in audit.entries(chain)]
+
+    deed(fails=False)
+
+    assert failed == [1, 2, 3, 4, 5]
+    assert [row.seq for row in audit.entries(chain)] == [1, 2, 3, 4, 5, 6]
+    assert audit.broken_link(chain) is None
+
+
 def test_simultaneous_entries_make_one_chain(database: Database) -> None:
     """Entries that are appended together are numbered without gaps and chained without a fork."""
     numbers = in_threads(10, lambda number: note(database, number=number))

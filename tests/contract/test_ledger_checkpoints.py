@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from autocode.jobs.canonical import digest_of
 from autocode.jobs.errors import AttemptEnded
-from autocode.jobs.ledger import attempts, checkpoints, effects, queries, results, schema
+from autocode.jobs.ledger import attempts, checkpoints, effects, queries, results, retries, schema
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.projection import Outcome
 from ledger_world import begin, commit, contents, facts_of, look, memo_key, produced, rows, started
@@ -296,3 +296,73 @@ def test_a_stale_attempt_intends_nothing(database: Database) -> None:
         effects.intend(database, stale, "mail:job")
 
     assert rows(database, schema.effects) == []
+
+
+def fence_of(database: Database, text: str) -> int:
+    """Return the fence of the memo under the inputs of *text*."""
+    [row] = rows(database, schema.memo, schema.memo.c.inputs == memo_key(inputs=text).inputs)
+    return int(row.fence)
+
+
+def test_a_memo_has_the_fence_of_its_maker(database: Database) -> None:
+    """Reusing a memo leaves its fence; making the object again moves it."""
+    maker, user = started(database, "maker"), started(database, "user")
+    commit(database, maker, "a")
+    made = fence_of(database, "a")
+    commit(database, user, "a", reused=True)
+    reused = fence_of(database, "a")
+
+    commit(database, user, "a")
+
+    assert (made, reused, fence_of(database, "a")) == (maker.fence, maker.fence, user.fence)
+
+
+def test_a_reused_object_that_another_replaced_has_no_maker(database: Database) -> None:
+    """Who brings back an object that the memo no longer names doesn't pass it off as the newer one's."""
+    attempt, other = started(database, "one"), started(database, "two")
+    key = memo_key()
+    checkpoints.commit_step(database, attempt, key, produced("old"), label="read", reused=False)
+    checkpoints.commit_step(database, other, key, produced("new"), label="read", reused=False)
+
+    checkpoints.commit_step(database, attempt, key, produced("old"), label="read", reused=True)
+
+    assert checkpoints.lookup(database, key) == produced("old")
+    assert checkpoints.lookup(database, key, above=0) is None
+
+
+def test_a_fresh_start_sees_only_what_was_made_since(database: Database) -> None:
+    """What was made at or below a fence doesn't count above it; without a fence everything does."""
+    early, late = started(database, "early"), started(database, "late")
+    commit(database, early, "a")
+    commit(database, late, "b")
+    keys = [memo_key(inputs=text) for text in "ab"]
+
+    assert set(checkpoints.lookup_all(database, keys)) == set(keys)
+    assert set(checkpoints.lookup_all(database, keys, above=early.fence)) == {keys[1]}
+    assert checkpoints.lookup_all(database, keys, above=late.fence) == {}
+
+
+def test_a_fresh_run_records_its_checkpoints_anew(database: Database) -> None:
+    """From the start: a step that is done again with the same object is in the history again, but once."""
+    attempt = started(database, max_attempts=1)
+    commit(database, attempt, "a")
+    commit(database, attempt, "b")
+    attempts.end(database, "job", 1, Outcome.FAILED)
+    look(database)
+    retries.request_retry(database, "job", actor="ann", reason="doubt", start="start", attempts=2)
+    fresh = begin(database, n=2)
+    commit(database, fresh, "a")
+    attempts.end(database, "job", 2, Outcome.CRASHED)
+
+    again = begin(database, n=3)
+    reusable = checkpoints.lookup(database, memo_key(inputs="a"), above=again.fresh_fence)
+    commit(database, again, "a", reused=True)
+    commit(database, again, "b")
+
+    assert reusable == produced("a")
+    assert [(row.seq, row.step, row.attempt) for row in rows(database, schema.checkpoints)] == [
+        (1, "read a", 1),
+        (2, "read b", 1),
+        (3, "read a", 2),
+        (4, "read b", 3),
+    ]

@@ -138,7 +138,7 @@ def test_twenty_threads_enqueue_one_job(database: Database) -> None:
     """Of twenty simultaneous requests for the same id one creates it, and there is one of everything."""
     outcomes = in_threads(20, lambda _: jobs.enqueue(database, new_job()))
 
-    assert sorted(outcomes) == [False] * 19 + [True]
+    assert sorted(outcomes) == [("job", False)] * 19 + [("job", True)]
     assert len(rows(database, schema.jobs)) == 1
     assert len(rows(database, schema.attempts)) == 1
     assert facts_of(database) == ["enqueued"]
@@ -148,8 +148,8 @@ def test_twenty_threads_with_two_payloads(database: Database) -> None:
     """Of simultaneous requests with two payloads one payload wins, and all of the other are refused."""
     outcomes = in_threads(20, lambda number: jobs.enqueue(database, new_job(payload={"size": number % 2})))
 
-    assert outcomes.count(True) == 1
-    assert outcomes.count(False) == 9
+    assert outcomes.count(("job", True)) == 1
+    assert outcomes.count(("job", False)) == 9
     assert sum(isinstance(outcome, JobConflict) for outcome in outcomes) == 10
 
 
@@ -284,4 +284,79 @@ def test_many_attach_to_one_job(database: Database) -> None:
 
     assert len({job_id for job_id, _ in outcomes}) == 1
     assert sum(created for _, created in outcomes) == 1
+    assert len(rows(database, schema.jobs)) == 1
+
+
+def test_a_key_finds_the_job_again(database: Database) -> None:
+    """The same request with the same key is answered by the job that exists, whatever id was made for it."""
+    first = jobs.enqueue(database, new_job("first", idempotency_key="key"))
+    before = contents(database)
+
+    again = jobs.enqueue(database, new_job("second", idempotency_key="key"))
+
+    assert (first, again) == (("first", True), ("first", False))
+    assert (bool(first), bool(again)) == (True, False)
+    assert contents(database) == before
+
+
+def test_a_key_of_another_request_is_refused(database: Database) -> None:
+    """The same key with another payload is refused: the refusal names what differs, and the job."""
+    jobs.enqueue(database, new_job("first", idempotency_key="key"))
+    before = contents(database)
+
+    with pytest.raises(JobConflict) as refused:
+        jobs.enqueue(database, new_job("second", payload={"size": 2}, idempotency_key="key"))
+
+    assert refused.value.data == {"differs": ["payload.size"], "job_id": "first"}
+    assert "key" in refused.value.hint
+    assert contents(database) == before
+
+
+def test_keys_tell_requests_apart(database: Database) -> None:
+    """The same request under two keys, or without any, is as many jobs."""
+    for number, key in enumerate(("a", "b", None, None)):
+        assert jobs.enqueue(database, new_job(f"job-{number}", idempotency_key=key))
+
+    assert len(rows(database, schema.jobs)) == 4
+
+
+def test_an_id_that_exists_answers_under_a_new_key(database: Database) -> None:
+    """A job that was made without a key is found by its id, and keeps having none."""
+    jobs.enqueue(database, new_job())
+
+    assert jobs.enqueue(database, new_job(idempotency_key="key")) == ("job", False)
+    assert rows(database, schema.jobs)[0].idempotency_key is None
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256, "a\x00", "a\nb", "\ud800"])
+def test_bad_keys_are_refused(database: Database, key: str) -> None:
+    """A key that can't be kept is refused and nothing is stored."""
+    with pytest.raises(UsageError):
+        jobs.enqueue(database, new_job(idempotency_key=key))
+
+    assert rows(database, schema.jobs) == []
+
+
+def test_twenty_threads_with_one_key(database: Database) -> None:
+    """Of twenty simultaneous requests with one key, each with an id of its own, one job comes."""
+    outcomes = in_threads(
+        20, lambda number: jobs.enqueue(database, new_job(f"job-{number}", idempotency_key="key"))
+    )
+
+    [made] = rows(database, schema.jobs)
+    assert sorted(outcomes) == [(made.job_id, False)] * 19 + [(made.job_id, True)]
+    assert facts_of(database, made.job_id) == ["enqueued"]
+
+
+def test_twenty_threads_with_one_key_and_two_payloads(database: Database) -> None:
+    """Of simultaneous requests with one key and two payloads one payload wins; the other is refused."""
+    outcomes = in_threads(
+        20,
+        lambda number: jobs.enqueue(
+            database, new_job(f"job-{number}", payload={"size": number % 2}, idempotency_key="key")
+        ),
+    )
+
+    assert [bool(each) for each in outcomes if isinstance(each, jobs.Accepted)].count(True) == 1
+    assert sum(isinstance(outcome, JobConflict) for outcome in outcomes) == 10
     assert len(rows(database, schema.jobs)) == 1

@@ -140,7 +140,7 @@ class Ledger(RuleBasedStateMachine):
             assert known is not None
             assert known.payload != payload
             return
-        assert created == (known is None)
+        assert created == (job_id, known is None)
         assert known is None or known.payload == payload
         self.jobs.setdefault(job_id, ModelJob(payload, max_attempts))
 
@@ -224,8 +224,10 @@ class Ledger(RuleBasedStateMachine):
     )
     def retry(self, number: int, start: retries.Start, more: int, late: int) -> None:
         """A person retries a job that may be dead, having seen its revision, or rarely an older one."""
-        job_id, job = self.job(number)
-        shown = queries.get(self.db, job_id)
+        everyone = {each: queries.get(self.db, each) for each in sorted(self.jobs)}
+        likely = [each for each, shown in everyone.items() if shown.status is JobStatus.DEAD or not number]
+        job_id = likely[number % len(likely)]
+        job, shown = self.jobs[job_id], everyone[job_id]
         stale = late == 0
         before = len(audit.entries(self.db))
         allowed = shown.status is JobStatus.DEAD and job.told == len(job.facts) and not stale

@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from autocode.jobs.errors import HomeUnusable, LedgerUnavailable
-from autocode.jobs.ledger import jobs, schema
+from autocode.jobs.ledger import (
+    attempts,
+    audit,
+    checkpoints,
+    effects,
+    jobs,
+    queries,
+    results,
+    retries,
+    schema,
+)
 from autocode.jobs.ledger.database import SCHEMA_REVISION, Database, sqlite_url
-from ledger_world import contents, in_threads, new_job
+from autocode.jobs.projection import Outcome
+from ledger_operations import Stopped, stopping_at
+from ledger_world import (
+    TickingClock,
+    begin,
+    commit,
+    contents,
+    in_threads,
+    look,
+    memo_key,
+    new_job,
+    problem,
+    produced,
+    started,
+)
 
 
 def tables(database: Database) -> set[str]:
@@ -175,3 +202,127 @@ def test_sqlite_keeps_its_promises(tmp_path: Path) -> None:
 
     assert values == ["wal", 2, 1]
     database.close()
+
+
+Raw = dict[str, list[dict[str, object]]]
+"""Every row of some tables, as the database has it."""
+
+
+def raw(database: Database) -> tuple[sa.MetaData, Raw]:
+    """Return the tables of a database as they are, and their rows, without this project's schema."""
+    found = sa.MetaData()
+    with database.read() as tx:
+        found.reflect(tx)
+        rows = {
+            table.name: [
+                dict(row._mapping) for row in tx.execute(sa.select(table).order_by(*table.primary_key))
+            ]
+            for table in found.sorted_tables
+        }
+    return found, rows
+
+
+def live(database: Database) -> None:
+    """Fill a ledger with jobs in several states, and with everything that they leave behind."""
+    attempt = started(database, "complete", session_id="s-1")
+    commit(database, attempt, "a")
+    effects.intend(database, attempt, "mail")
+    results.commit_result(database, attempt, produced("r"))
+    results.mark_verified(database, "complete", produced("r").digest)
+    started(database, "dead", max_attempts=1)
+    attempts.end(database, "dead", 1, Outcome.FAILED, error=problem())
+    started(database, "retrying", max_attempts=7)
+    attempts.end(database, "retrying", 1, Outcome.LOST)
+    started(database, "running")
+    jobs.enqueue(database, new_job("cancelled"))
+    results.request_cancel(database, "cancelled")
+    for job_id in ("complete", "dead", "retrying", "cancelled"):
+        look(database, job_id)
+    audit.append(database, actor="ann", action="verify", target="complete", reason="", outcome="done")
+
+
+@pytest.fixture
+def first_schema(empty_url: str, database: Database) -> Iterator[tuple[Database, Raw]]:
+    """Give a ledger with the first schema and what a program of that time left in it, with its rows."""
+    live(database)
+    _, rows = raw(database)
+    old = Database(empty_url, clock=TickingClock())
+    config = Config()
+    folder = Path(schema.__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder))
+    with old.write() as tx:
+        config.attributes["connection"] = tx
+        command.upgrade(config, "0001")
+    tables_then, _ = raw(old)
+    with old.write() as tx:
+        for table in tables_then.sorted_tables:
+            kept = [{column.name: row[column.name] for column in table.columns} for row in rows[table.name]]
+            if kept and table.name != "schema_version":
+                tx.execute(sa.insert(table), kept)
+    yield old, raw(old)[1]
+    old.close()
+
+
+def test_the_first_schema_keeps_its_rows(first_schema: tuple[Database, Raw], database: Database) -> None:
+    """A ledger of the first schema becomes one of the newest, and every row is there with every value."""
+    old, before = first_schema
+    assert before["schema_version"] == [{"version_num": "0001"}]
+    assert all(
+        before[name] for name in ("jobs", "statuses", "attempts", "checkpoints", "memo", "events", "audit")
+    )
+
+    old.migrate()
+
+    _, after = raw(old)
+    for name in before.keys() - {"schema_version"}:
+        kept = [
+            {column: row[column] for column in was}
+            for row, was in zip(after[name], before[name], strict=True)
+        ]
+        assert kept == before[name]
+    assert after["schema_version"] == [{"version_num": SCHEMA_REVISION}]
+    # written by today's program from the same facts: what was added has the value that it would have had
+    assert {**raw(database)[1], "memo": [], "meta": []} == {**after, "memo": [], "meta": []}
+    assert [row["fence"] for row in after["memo"]] == [0]
+
+
+def test_an_older_ledger_goes_on(first_schema: tuple[Database, Raw], database: Database) -> None:
+    """After the migration jobs look as they did, nothing is told anew, and they can be retried."""
+    old, _ = first_schema
+    old.migrate()
+    everyone = ("complete", "dead", "retrying", "running", "cancelled")
+
+    shown = [queries.get(old, job_id) for job_id in everyone]
+    told_anew = [look(old, job_id) for job_id in everyone if job_id != "running"]
+    retries.request_retry(old, "dead", actor="ann", reason="upgrade", start="start")
+    look(old, "dead")
+    known = checkpoints.lookup(old, memo_key(inputs="a"))
+
+    assert shown == [queries.get(database, job_id) for job_id in everyone]
+    assert told_anew == [False] * 4
+    assert queries.get(old, "dead").max_attempts == 1 + retries.ATTEMPTS
+    assert known == produced("a")
+    assert begin(old, "dead", 2).fresh_fence == 4
+    assert audit.broken_link(old) is None
+
+
+def test_an_upgrade_that_fails_anywhere(first_schema: tuple[Database, Raw]) -> None:
+    """An upgrade that fails after any of its statements leaves the first schema; done again, it succeeds."""
+    old, before = first_schema
+
+    def stop() -> None:
+        raise Stopped
+
+    k, finished = 0, False
+    while not finished:
+        k += 1
+        with stopping_at(old, k, stop) as seen:
+            try:
+                old.migrate()
+            except Stopped:
+                assert raw(old)[1] == before, f"stopped after {seen[-1]}"
+            else:
+                finished = True
+
+    assert k > 10
+    assert raw(old)[1]["schema_version"] == [{"version_num": SCHEMA_REVISION}]

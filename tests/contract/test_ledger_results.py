@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from autocode.jobs.errors import AttemptEnded, JobNotFound
-from autocode.jobs.ledger import attempts, jobs, queries, results, schema
+from autocode.jobs.errors import AttemptEnded, JobCancelled, JobFinished, JobNotFound, UsageError
+from autocode.jobs.ledger import attempts, audit, effects, jobs, queries, results, schema
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.projection import Outcome
 from ledger_world import (
     begin,
+    commit,
     contents,
     facts_of,
     in_threads,
@@ -312,3 +313,86 @@ def test_progress_keeps_what_is_not_given(database: Database) -> None:
     assert (first.done, first.total, first.unit, first.retry_at is not None) == (1, 10, "files", True)
     assert second is not None
     assert (second.done, second.total, second.unit, second.retry_at) == (2, 10, "files", None)
+
+
+def test_a_cancel_by_a_person_is_in_the_audit(database: Database) -> None:
+    """A cancel with an actor is one entry, and again another that says so; the event has who and why."""
+    jobs.enqueue(database, new_job())
+
+    answers = [
+        results.request_cancel(database, "job", actor=actor, reason="a mistake") for actor in ("ann", "bob")
+    ]
+
+    assert answers == [True, True]
+    assert [
+        (row.actor, row.action, row.target, row.reason, row.outcome) for row in audit.entries(database)
+    ] == [
+        ("ann", "cancel", "job", "a mistake", "accepted"),
+        ("bob", "cancel", "job", "a mistake", "accepted: already called off"),
+    ]
+    look(database)
+    [event] = [each for each in told(database) if each["fact"] == "cancel-requested"]
+    assert event["detail"] == {"actor": "ann", "reason": "a mistake"}
+
+
+@pytest.mark.parametrize("ending", ["committed", "complete", "dead"])
+def test_it_is_too_late_to_call_off(database: Database, ending: str) -> None:
+    """Once the result is committed or the job is over a person is told so, and only the audit changes."""
+    attempt = started(database, max_attempts=1)
+    if ending == "dead":
+        attempts.end(database, "job", 1, Outcome.FAILED)
+    else:
+        results.commit_result(database, attempt, produced("r"))
+    if ending == "complete":
+        results.mark_verified(database, "job", produced("r").digest)
+    look(database)
+    before = contents(database)
+
+    with pytest.raises(JobFinished) as refused:
+        results.request_cancel(database, "job", actor="ann", reason="no")
+
+    after = contents(database)
+    status = {"committed": "running"}.get(ending, ending)
+    assert refused.value.data == {"status": status}
+    assert [row.outcome for row in audit.entries(database)] == ["refused: job-finished"]
+    assert {name for name in after if after[name] != before[name]} == {"audit", "counters"}
+
+
+def test_an_actor_that_is_no_text_changes_nothing(database: Database) -> None:
+    """Words that can't be kept are refused before anything is called off."""
+    jobs.enqueue(database, new_job())
+
+    for words in ({"actor": "a\x00"}, {"actor": "ann", "reason": "\ud800"}):
+        with pytest.raises(UsageError):
+            results.request_cancel(database, "job", **words)
+
+    assert facts_of(database) == ["enqueued"]
+
+
+def test_an_attempt_hears_of_the_cancel(database: Database) -> None:
+    """A renewal says that the job was called off; it succeeds, and so do the steps that are done already."""
+    attempt = started(database)
+    before = attempts.renew(database, attempt)
+    results.request_cancel(database, "job")
+
+    after = attempts.renew(database, attempt)
+
+    commit(database, attempt, "a")
+    assert (before, after) == (False, True)
+
+
+def test_after_a_cancel_no_effect_begins_and_no_result_is_committed(database: Database) -> None:
+    """An attempt whose job was called off is told so where it would change the world or end the job."""
+    attempt = started(database)
+    effects.intend(database, attempt, "begun before")
+    results.request_cancel(database, "job")
+
+    with pytest.raises(JobCancelled):
+        effects.intend(database, attempt, "mail")
+    with pytest.raises(JobCancelled):
+        results.commit_result(database, attempt, produced("r"))
+    effects.finish_effect(database, attempt, "begun before", None)
+
+    assert [(row.key, row.done_at is not None) for row in rows(database, schema.effects)] == [
+        ("begun before", True)
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 from itertools import pairwise
 
@@ -10,10 +11,10 @@ import pytest
 
 from autocode.jobs import crash
 from autocode.jobs.clock import parse_time
+from autocode.jobs.engine.oneshot import run_to_end
 from autocode.jobs.engine.server import Address
-from autocode.jobs.ledger import attempts, events, results
+from autocode.jobs.ledger import attempts, events, results, retries
 from autocode.jobs.model import DeadReason, JobStatus
-from autocode.jobs.projection import Outcome
 from autocode.jobs.testing import scenarios
 from autocode.jobs.testing.scenarios import witnessed
 from engine_world import Engine, runs_of, until
@@ -228,16 +229,41 @@ def test_a_cancelled_job_is_dead_and_its_step_stops(engine: Engine) -> None:
     running = engine.start(scenarios.SLOW, "cancel", seconds=60.0)
     until(lambda: witnessed(engine.witness) != [], within=90)
 
-    asked = results.request_cancel(engine.system.db, "cancel")
-    # the attempt itself is told by whoever ends it; here a person's request ends it in the ledger
-    [attempt] = engine.attempts("cancel")
-    attempts.end(engine.system.db, "cancel", attempt.n, Outcome.CANCELLED)
+    asked = results.request_cancel(engine.system.db, "cancel", actor="ann", reason="too slow")
     status, told = running.ends()
 
     assert asked
     assert (status, told) == (0, "")
     assert (running.looks[-1]["status"], running.looks[-1]["reason"]) == ("dead", "cancelled")
+    assert running.looks[-1]["error"] is None
+    [attempt] = engine.attempts("cancel")
+    assert (attempt.outcome, attempt.error) == ("cancelled", None)
     assert len(witnessed(engine.witness)) == 1
+
+
+def test_a_cancelled_job_is_retried_by_hand(served: Served) -> None:
+    """A run whose job was called off ends as Cancelled in Prefect; a retry completes in a run of its own."""
+    engine, address = served
+
+    def call_off() -> None:
+        until(lambda: witnessed(engine.witness) != [], within=60)
+        results.request_cancel(engine.system.db, "again", actor="ann", reason="too slow")
+
+    person = threading.Thread(target=call_off)
+    person.start()
+    dead, _ = engine.run(scenarios.SLOW, "again", seconds=6.0)
+    person.join()
+    [cancelled] = engine.attempts("again")
+    runs, _ = asyncio.run(runs_of(address, [cancelled.flow_run_id]))
+    retries.request_retry(
+        engine.system.db, "again", actor="ann", reason="there is time now", expected_rev=dead.rev
+    )
+    job = run_to_end(engine.system, "again", address, lambda _: None)
+
+    assert (dead.status, dead.reason, dead.error) == (JobStatus.DEAD, DeadReason.CANCELLED, None)
+    assert [run.state.type.value for run in runs if run.state is not None] == ["CANCELLED"]
+    assert (job.status, job.attempts) == (JobStatus.COMPLETE, 2)
+    assert [row.outcome for row in engine.attempts("again")] == ["cancelled", "completed"]
 
 
 def test_times_of_a_complete_job_are_in_order(served: Served) -> None:

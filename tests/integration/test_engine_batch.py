@@ -23,13 +23,13 @@ from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.engine.workers import Worker, WorkerDied
 from autocode.jobs.errors import AttemptEnded, SourceChanged
 from autocode.jobs.kinds import Call
-from autocode.jobs.ledger import attempts, jobs, queries
+from autocode.jobs.ledger import attempts, jobs, queries, retries, statuses
 from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.operations.export import EXPORT, read
 from autocode.jobs.operations.export.kind import _parts_of
 from autocode.jobs.operations.export.payload import ReadInputs, Source
 from autocode.jobs.operations.export.scan import scan_files
-from autocode.jobs.projection import Outcome
+from autocode.jobs.projection import Lease, Outcome, RunState
 from autocode.jobs.redaction import DEFAULT_POLICY
 from autocode.jobs.settings import Home
 from engine_world import until
@@ -367,3 +367,35 @@ def test_the_lease_is_renewed_while_everything_is_busy(sessions: Path, tmp_path:
         ticker.join()
 
     assert max(gaps, default=0.0) < 1.5
+
+
+def test_a_fresh_start_does_everything_again_and_reuses_its_own(
+    sessions: Path, expected: list[str], tmp_path: Path
+) -> None:
+    """After a retry from the start nothing earlier is reused; after a crash of that run, what it made is."""
+    chains = chains_of(sessions)
+    first = read.memo_key("job-1", chains[0][0].inputs)
+    with open_system(Home(tmp_path / "home")) as system:
+        with attempt_in(system) as context:
+            performed(Batch(context, read, "job-1", chains, "bytes"))
+        attempts.end(system.db, "job-1", 1, Outcome.PERMANENT)
+        statuses.stamp(system.db, "job-1", RunState(), Lease.ALIVE)
+        retries.request_retry(system.db, "job-1", actor="ann", reason="doubt", start="start")
+
+        with attempt_in(system, 2) as context:
+            recalled = context.recall(first)
+            batch = Batch(context, read, "job-1", chains, "bytes")
+            found = batch.look_up()
+            again = performed(batch)
+        attempts.end(system.db, "job-1", 2, Outcome.CRASHED)
+        with attempt_in(system, 3) as context:
+            kept = context.recall(first)
+            rest = Batch(context, read, "job-1", chains, "bytes").look_up()
+        done = history(system)
+
+    assert (recalled, found) == (None, [])
+    assert again == expected
+    assert kept is not None
+    assert kept.digest == expected[0]
+    assert rest == list(range(SESSIONS))
+    assert sorted(done) == sorted((chain[0].label, n) for chain in chains for n in (1, 2))

@@ -10,7 +10,7 @@ import pytest
 
 from autocode.jobs.engine.lease import LeaseKeeper, LeaseWatch
 from autocode.jobs.engine.threads import StepExited, in_daemon_thread
-from autocode.jobs.errors import AttemptEnded, DiskFull, LedgerUnavailable, StepTimedOut
+from autocode.jobs.errors import AttemptEnded, DiskFull, JobCancelled, LedgerUnavailable, StepTimedOut
 from autocode.jobs.ledger import attempts
 from autocode.jobs.ledger.attempts import Attempt
 from autocode.jobs.ledger.database import Database
@@ -33,15 +33,17 @@ class Renewals:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self.raises: Exception | None = None
+        self.called_off = False
         self.called = threading.Event()
         monkeypatch.setattr(attempts, "renew", self.renew)
 
-    def renew(self, db: Database, attempt: Attempt) -> None:
-        """Count, or raise."""
+    def renew(self, db: Database, attempt: Attempt) -> bool:
+        """Count, or raise; say whether the job was called off."""
         self.called.set()
         if self.raises is not None:
             raise self.raises
         self.count += 1
+        return self.called_off
 
 
 class FakeDatabase:
@@ -73,6 +75,31 @@ def test_a_beat_renews_and_the_attempt_goes_on(renewals: Renewals) -> None:
     assert renewals.count == 1
     assert kept.reason is None
     kept.check()
+
+
+def test_a_cancel_stops_the_attempt_and_the_lease_goes_on(renewals: Renewals) -> None:
+    """Once the job is called off the attempt must stop; it still renews, so that it may end itself."""
+    kept = keeper(FakeDatabase())
+    renewals.called_off = True
+
+    going_on = kept.beat() and kept.beat()
+
+    assert going_on
+    assert renewals.count == 2
+    with pytest.raises(JobCancelled):
+        kept.check()
+
+
+def test_a_cancel_is_no_other_reason(renewals: Renewals) -> None:
+    """An attempt that had to stop before the cancel keeps the first reason."""
+    kept = keeper(FakeDatabase())
+    kept.stop()
+    renewals.called_off = True
+
+    kept.beat()
+
+    assert kept.reason is not None
+    assert not isinstance(kept.reason, JobCancelled)
 
 
 def test_a_keeper_renews_from_a_thread_until_its_block_ends(renewals: Renewals) -> None:

@@ -24,7 +24,7 @@ from autocode.jobs.ledger.database import Database, sqlite_url
 from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.projection import ENDED_STATES, KNOWN_STATES, Outcome, RunState
 from autocode.jobs.resource import Job
-from autocode.jobs.settings import LEASE_SECONDS, Home
+from autocode.jobs.settings import CANCEL_GRACE_SECONDS, LEASE_SECONDS, Home
 from autocode.jobs.store import LocalStore
 from ledger_world import new_job, problem, produced
 
@@ -224,6 +224,37 @@ def test_a_cancelled_job_is_dead_once_its_attempt_ended(world: World, state: str
     job = world.look()
 
     assert (job.status, job.reason) == (JobStatus.DEAD, DeadReason.CANCELLED)
+
+
+def test_an_attempt_that_ignores_a_cancel_is_ended_after_a_grace_time(world: World) -> None:
+    """A cancel that a living attempt doesn't answer ends it after the grace time, and Prefect learns."""
+    attempt = world.begin()
+    world.runs.says = RunState("RUNNING", "Running")
+    results.request_cancel(world.system.db, "job")
+    early = world.look(after=CANCEL_GRACE_SECONDS - 0.5, renewing=attempt)
+    before = [row.outcome for row in world.rows()]
+
+    job = world.look(after=1.0)
+
+    assert (early.status, before) == (JobStatus.RUNNING, [None])
+    assert (job.status, job.reason) == (JobStatus.DEAD, DeadReason.CANCELLED)
+    assert job.error is not None
+    assert job.error.type == "cancel-unanswered"
+    assert [row.outcome for row in world.rows()] == ["cancelled"]
+    world.look(after=60.0)
+    assert world.runs.closed == [(RUN, Outcome.CANCELLED)]
+
+
+def test_an_attempt_that_answers_a_cancel_is_left_alone(world: World) -> None:
+    """An attempt that ends itself within the grace time dies without an error, and so does a later one."""
+    attempt = world.begin()
+    results.request_cancel(world.system.db, "job")
+    world.look(after=CANCEL_GRACE_SECONDS - 0.5, renewing=attempt)
+    attempts.end(world.system.db, "job", 1, Outcome.CANCELLED, token=attempt.token)
+
+    job = world.look(after=10.0)
+
+    assert (job.status, job.reason, job.error) == (JobStatus.DEAD, DeadReason.CANCELLED, None)
 
 
 def test_a_run_that_vanished_before_it_began_is_replaced_for_free(world: World) -> None:

@@ -82,8 +82,9 @@ class Reconciler:
         self._over.add(flow_run_id)
 
     def forget_leases(self) -> None:
-        """Measure every lease anew: the ledger was away, and nobody could renew."""
+        """Measure every lease and grace time anew: the ledger was away, and nobody could renew or hear."""
         self._leases.forget_all()
+        self._called_off.clear()
 
     async def sweep(self, job_id: str | None = None) -> None:
         """Bring one job, or all that are open, up to date. Idempotent.
@@ -177,6 +178,7 @@ class Reconciler:
 
     def _end_called_off(self, latest: sa.Row[Any]) -> None:
         """End the attempt, though it renews: that is what ignoring a cancel looks like."""
+        self._called_off.pop((latest.job_id, latest.n), None)
         error = CancelUnanswered(f"The attempt didn't stop within {CANCEL_GRACE_SECONDS:g} s of the cancel.")
         told = problem(error, step=None, attempt=latest.n, at=self._system.db.clock.now())
         attempts.end(self._system.db, latest.job_id, latest.n, Outcome.CANCELLED, error=told)
