@@ -17,13 +17,14 @@ from autocode.jobs.api.service import Service
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.client import Client
 from autocode.jobs.engine.system import System
-from autocode.jobs.ledger import access, attempts
+from autocode.jobs.ledger import access, attempts, checkpoints, results
 from autocode.jobs.ledger.access import Role
+from autocode.jobs.ledger.attempts import Attempt
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.projection import Outcome
 from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore
-from ledger_world import begin, commit, look, problem
+from ledger_world import begin, commit, look, problem, produced
 
 BASE = "http://127.0.0.1:4280"
 NOOP = "scenario-noop"
@@ -144,3 +145,12 @@ def kill(db: Database, job_id: str = "job", *, outcome: Outcome = Outcome.PERMAN
     commit(db, attempt, f"text of {job_id}")
     attempts.end(db, job_id, 1, outcome, error=problem())
     look(db, job_id)
+
+
+def complete(db: Database, attempt: Attempt) -> None:
+    """Let *attempt* commit a result that reconcile finds and tells of."""
+    made = produced(f"result of {attempt.job_id}")
+    checkpoints.reserve(db, attempt, made.digest, made.size)
+    results.commit_result(db, attempt, made)
+    results.mark_verified(db, attempt.job_id, made.digest)
+    look(db, attempt.job_id)

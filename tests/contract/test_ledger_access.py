@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from autocode.jobs.errors import TokenInvalid, UsageError
+from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import access, schema
 from autocode.jobs.ledger.access import NewToken, Role
 from autocode.jobs.ledger.database import Database
+from autocode.jobs.request_errors import TokenInvalid
 from ledger_world import contents, in_threads, rows
 
 

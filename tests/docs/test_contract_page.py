@@ -119,11 +119,11 @@ def test_every_type_of_event_is_named() -> None:
 
 
 def test_what_is_planned_is_said_to_be_planned() -> None:
-    """The sections about what doesn't exist yet say so in their titles or first words."""
+    """What doesn't exist yet is called planned."""
     page = (DOCS / "contract.md").read_text(encoding="utf-8")
 
-    assert "\n## HTTP (planned)\n" in page
-    assert "| HTTP, WebSocket, notifications | planned |" in page
+    assert "**Planned**: `WS /v1/events`" in section("HTTP")
+    assert "| WebSocket, notifications | planned |" in page
 
 
 @pytest.mark.parametrize("name", sorted(schema.metadata.tables))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import re
 from datetime import timedelta
+from pathlib import Path
 
+import httpx
 import pytest
 
-from api_world import BASE, Api, noop
+from api_world import BASE, NOOP, Api, noop, opened
 from autocode.jobs.api.settings import Settings, is_loopback
 from autocode.jobs.ledger import access, schema
 from autocode.jobs.ledger.access import Role
+from autocode.jobs.ledger.database import Database
 from ledger_world import contents, rows
 
 pytest_plugins = ["fixtures_api"]
@@ -20,10 +23,14 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 FROM_HERE = {"Origin": BASE}
 
 
+def redeem(api: Api, code: str, headers: dict[str, str]) -> httpx.Response:
+    """Press the button of the login page."""
+    return api.send("POST", "/login", token=None, content=f"code={code}", headers=FORM | headers)
+
+
 def log_in(api: Api, role: Role = Role.ADMIN) -> str:
     """Redeem a login as a browser does, and return the cookie."""
-    code = access.create_login(api.db, role=role)
-    answer = api.send("POST", "/login", token=None, content=f"code={code}", headers={**FORM, **FROM_HERE})
+    answer = redeem(api, access.create_login(api.db, role=role), FROM_HERE)
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     return answer.headers["set-cookie"].partition(";")[0]
 
@@ -88,15 +95,13 @@ def test_a_job_of_others_does_not_exist(api: Api) -> None:
         ("", 403),
     ],
 )
-def test_only_our_own_names_are_answered(api: Api, host: str, status: int) -> None:
+def test_only_our_own_names_are_answered(
+    sqlite_ledger: Database, tmp_path: Path, host: str, status: int
+) -> None:
     """A request for another host's name is refused, as a name that was bound to this machine would be."""
-    guard = api.app.build_middleware_stack()
-    object.__setattr__(api.service.settings, "hosts", frozenset({"jobs.example"}))
-    with_host = Api.get
+    with opened(sqlite_ledger, tmp_path, Settings(hosts=frozenset({"jobs.example"}))) as api:
+        answer = api.get("/livez", token=None, headers={"Host": host})
 
-    answer = with_host(api, "/livez", token=None, headers={"Host": host})
-
-    assert guard is not None
     assert answer.status_code == status
 
 
@@ -162,9 +167,8 @@ def test_the_login_page_is_no_place_for_scripts(api: Api) -> None:
 def test_a_login_opens_one_session(api: Api) -> None:
     """A redeemed login gives a strict cookie that lets the browser in; the same code again doesn't."""
     code = access.create_login(api.db)
-    form = {"content": f"code={code}", "headers": {**FORM, **FROM_HERE}, "token": None}
 
-    first, second = (api.send("POST", "/login", **form) for _ in range(2))
+    first, second = (redeem(api, code, FROM_HERE) for _ in range(2))
 
     cookie = first.headers["set-cookie"]
     assert (first.status_code, first.headers["location"], second.status_code) == (303, "/", 401)
@@ -180,9 +184,7 @@ def test_nobody_is_logged_in_by_another_page(api: Api) -> None:
     code = access.create_login(api.db)
 
     answers = [
-        api.send(
-            "POST", "/login", token=None, content=f"code={code}", headers={**FORM, **headers}
-        ).status_code
+        redeem(api, code, headers).status_code
         for headers in ({}, {"Origin": "https://evil.example"}, FROM_HERE)
     ]
 
@@ -235,6 +237,7 @@ def test_no_secret_is_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None
         api.get(f"/login?code={code}", token=None),
         api.post("/v1/jobs", noop(token + "!")),
         api.post("/v1/jobs", {"kind": token, "payload": {token: 1}}),
+        api.post("/v1/jobs", {"kind": NOOP, "payload": {token: 1}}),
         api.get("/livez", headers={"Host": token}),
     ]
 
@@ -267,7 +270,14 @@ def test_each_request_is_one_record(api: Api, caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize(
     ("host", "loopback"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False), ("", False)],
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("10.0.0.1", False),
+        ("::", False),
+        ("", False),
+    ],
 )
 def test_loopback_is_known(host: str, loopback: bool) -> None:
     """Only addresses that other machines can't reach count as loopback."""

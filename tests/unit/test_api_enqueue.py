@@ -115,7 +115,7 @@ def test_a_token_for_some_sessions_submits_for_these(api: Api) -> None:
     ],
 )
 def test_a_bad_request_points_at_each_field(api: Api, body: dict[str, Any], pointers: list[str]) -> None:
-    """An unknown kind, a bad payload or an unknown member is a 422 with a pointer to each; nothing is stored."""
+    """An unknown kind, a bad payload or an unknown member is a 422 that points at it; nothing is stored."""
     before = contents(api.db)
 
     answer = api.post("/v1/jobs", body)
@@ -169,3 +169,28 @@ def test_submitting_needs_an_operator(api: Api, role: Role | None, status: int) 
 
     assert answer.status_code == status
     assert api.get("/v1/jobs/job").status_code == (200 if status == 202 else 404)
+
+
+def test_the_same_key_is_the_same_job(api: Api) -> None:
+    """A key makes asking again safe without an id, with and without its quotes, and names what differs."""
+    key = {"Idempotency-Key": '"8e03978e-40d5"'}
+    first = api.post("/v1/jobs", noop(None), headers=key)
+
+    again = api.post("/v1/jobs", noop(None), headers={"Idempotency-Key": "8e03978e-40d5"})
+    other = api.post("/v1/jobs", noop(None, witness="other"), headers=key)
+    another_id = api.post("/v1/jobs", noop("mine"), headers=key)
+
+    assert (first.status_code, again.status_code, again.json()) == (202, 200, first.json())
+    assert (other.status_code, other.json()["differs"]) == (422, ["payload.witness"])
+    assert (another_id.status_code, another_id.json()["differs"]) == (422, ["job_id"])
+
+
+@pytest.mark.parametrize("key", ["", '""', '"', "k" * 256, '"a" "b"', "a, b\u00e9", '"a'])
+def test_a_key_that_is_no_string_is_refused(api: Api, key: str) -> None:
+    """A malformed key is refused rather than guessed at, and nothing is stored."""
+    before = contents(api.db)
+
+    answer = api.post("/v1/jobs", noop(None), headers={"Idempotency-Key": key.encode("latin-1")})
+
+    assert (answer.status_code, answer.json()["type"]) == (400, "request-invalid")
+    assert contents(api.db) == before

@@ -10,7 +10,6 @@
     │   ├── ObjectCorrupt
     │   ├── ObjectMissing
     │   ├── ServerUnavailable
-    │   ├── ServiceUnavailable
     │   ├── StepTimedOut
     │   └── UnexpectedError  somebody else's exception, made presentable
     ├── Permanent            the same input can never succeed
@@ -29,13 +28,7 @@
     ├── KindUnknown
     ├── IllegalTransition    the job's status forbids what was asked for
     ├── ServiceRunning       the home already has a service
-    ├── NotAllowed           the caller is known, and may not do that
-    ├── PreconditionMissing  a change must name the revision that it was decided on
-    ├── RequestInvalid       the HTTP request can't be read
-    ├── RequestRefused       the request came by way of a foreign name or page
-    ├── RequestTooLarge
     ├── RevisionMoved        the job isn't any more as the caller saw it
-    ├── TokenInvalid         nobody is known by this token or login
     └── UsageError           the command line or a call asks for something that makes no sense
 
 A class carries a stable ``type`` (a slug that clients may rely on), a ``title`` and a ``hint`` that says
@@ -61,24 +54,17 @@ __all__ = [
     "KindUnknown",
     "LedgerUnavailable",
     "NoSessions",
-    "NotAllowed",
     "ObjectCorrupt",
     "ObjectMissing",
     "PayloadInvalid",
     "Permanent",
-    "PreconditionMissing",
     "RedactionFailed",
-    "RequestInvalid",
-    "RequestRefused",
-    "RequestTooLarge",
     "RevisionMoved",
     "ServerUnavailable",
     "ServiceRunning",
-    "ServiceUnavailable",
     "SourceChanged",
     "SourceUnreadable",
     "StepTimedOut",
-    "TokenInvalid",
     "Transient",
     "UnexpectedError",
     "UsageError",
@@ -174,14 +160,6 @@ class ServerUnavailable(Transient):
     type = "server-unavailable"
     title = "The Prefect server doesn't answer"
     default_hint = "Look at the end of the server's log, named in the detail, and try again."
-
-
-class ServiceUnavailable(Transient):
-    """The service's HTTP interface doesn't answer, or something else answers in its place."""
-
-    type = "service-unavailable"
-    title = "The service doesn't answer"
-    default_hint = "Check that it runs (`autocode-jobs up`) and that AUTOCODE_URL is its address."
 
 
 class StepTimedOut(Transient):
@@ -310,56 +288,6 @@ class KindUnknown(JobsError):
     type = "kind-unknown"
     title = "No such job kind"
     default_hint = "Check the spelling, and that the module that declares the kind is imported."
-
-
-class NotAllowed(JobsError):
-    """The caller is known, and its role or its sessions don't cover what was asked for."""
-
-    type = "not-allowed"
-    title = "This token may not do that"
-    default_hint = "Use a token with the role that the detail names, or ask somebody who has one."
-
-
-class PreconditionMissing(JobsError):
-    """A change must name the revision of the job that it was decided on."""
-
-    type = "precondition-missing"
-    title = "The request must say which revision it is about"
-    default_hint = 'Read the job, and send its ETag as If-Match: "<rev>".'
-
-
-class RequestInvalid(JobsError):
-    """The HTTP request can't be read: its JSON, a header, or the address."""
-
-    type = "request-invalid"
-    title = "The request can't be read"
-    default_hint = "Correct what the detail names; /openapi.json describes every call."
-
-
-class RequestRefused(JobsError):
-    """The request names a host that isn't ours, or comes from another site's page."""
-
-    type = "request-refused"
-    title = "The request came by way of a foreign name or page"
-    default_hint = (
-        "Use the address that the service printed; a host of your own must be allowed in its settings."
-    )
-
-
-class RequestTooLarge(JobsError):
-    """The body is larger than this call takes. ``data['limit']`` is the limit in bytes."""
-
-    type = "request-too-large"
-    title = "The request's body is too large"
-    default_hint = "Send less: a payload names its input, and doesn't contain it."
-
-
-class TokenInvalid(JobsError):
-    """The request has no token, or one that is unknown, expired or revoked."""
-
-    type = "token-invalid"
-    title = "A valid token is needed"
-    default_hint = "Send `Authorization: Bearer <token>`, or open the login link that the service printed."
 
 
 class RevisionMoved(JobsError):

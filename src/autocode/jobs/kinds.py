@@ -334,13 +334,18 @@ class Kind(Generic[P]):
             return self.payload.model_validate(dict(payload))
         except ValidationError as error:
             fields = [
-                {"pointer": "/" + "/".join(map(str, item["loc"])), "message": item["msg"]}
+                {"pointer": _pointer(item["loc"]), "message": item["msg"]}
                 for item in error.errors(include_url=False, include_input=False)
             ]
             told = "; ".join(f"{item['pointer']}: {item['message']}" for item in fields)
             raise PayloadInvalid(
                 f"The payload of kind {self.name!r} is off: {told}.", fields=fields
             ) from error
+
+
+def _pointer(path: tuple[int | str, ...]) -> str:
+    """Return *path* as a JSON pointer (RFC 6901)."""
+    return "/" + "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 _REGISTRY: Final[dict[str, Kind[Any]]] = {}

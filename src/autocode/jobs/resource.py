@@ -119,7 +119,7 @@ class Job(_Frozen):
 
 
 class JobPage(_Frozen):
-    """Some jobs of a list, newest first, with an empty ``history``; ``event_cursor``: events after it are news."""
+    """Some jobs, newest first, with an empty ``history``; events after ``event_cursor`` are news."""
 
     jobs: tuple[Job, ...]
     next_page_token: str | None
@@ -142,8 +142,9 @@ class Counts(_Frozen):
 class RetryPreview(_Frozen):
     """What a manual retry of a job would do, decided on revision ``rev``.
 
-    ``reused`` are the checkpoints that it takes as they are when it begins from the checkpoint; ``steps`` is what
-    is known to be left; ``effects_done`` won't be repeated, ``effects_open`` perhaps happened and may happen again.
+    ``reused`` are the checkpoints that it takes as they are when it begins from the checkpoint; ``steps`` is
+    what is known to be left; ``effects_done`` won't be repeated, ``effects_open`` perhaps happened and may
+    happen again.
     """
 
     job_id: str

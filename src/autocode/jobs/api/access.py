@@ -9,9 +9,10 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from autocode.jobs.api.service import Calls, Service, Shared
-from autocode.jobs.errors import JobNotFound, NotAllowed, RequestRefused, TokenInvalid
+from autocode.jobs.errors import JobNotFound
 from autocode.jobs.ledger import access
 from autocode.jobs.ledger.access import Principal, Role
+from autocode.jobs.request_errors import NotAllowed, RequestRefused, TokenInvalid
 
 __all__ = ["Admin", "Caller", "Operator", "Viewer", "require", "see", "token_of"]
 

@@ -1,4 +1,4 @@
-"""What a person does to a job: retry and cancel. Each leaves an entry in the audit, also where it is refused."""
+"""What a person does to a job: retry and cancel. Each is in the audit, also where it was refused."""
 
 from __future__ import annotations
 

@@ -10,14 +10,15 @@ from typing import Any, Final, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from autocode.jobs.errors import PreconditionMissing, RequestInvalid, RequestTooLarge, UsageError
+from autocode.jobs.errors import UsageError
+from autocode.jobs.request_errors import PreconditionMissing, RequestInvalid, RequestTooLarge
 
 __all__ = ["idempotency_key", "if_match", "model_of", "pointer", "read_json", "read_text", "wait_seconds"]
 
 M = TypeVar("M", bound=BaseModel)
 
 _KEY: Final = re.compile(r'"([!#-\[\]-~ ]{1,255})"|([!#-+\--~]{1,255})')
-"""A string of RFC 8941 without escapes, as the draft on Idempotency-Key has it; or the same without quotes."""
+"""A string of RFC 8941 without escapes, as the draft on Idempotency-Key has it; or without the quotes."""
 
 _REVISION: Final = re.compile(r'"([0-9]{1,18})"')
 _WAIT: Final = re.compile(r"(?:^|,)\s*wait\s*=\s*([0-9]{1,6})\s*(?:;[^,]*)?(?=,|$)", re.IGNORECASE)
@@ -124,7 +125,7 @@ def if_match(request: Request) -> int:
 
 
 def wait_seconds(request: Request, most: float) -> float | None:
-    """Return how long ``Prefer: wait=N`` lets the answer take, at most *most*; ``None`` where it isn't asked for."""
+    """Return how long ``Prefer: wait=N`` lets the answer take, at most *most*; ``None`` without it."""
     found = _WAIT.search(", ".join(request.headers.getlist("prefer")))
     return None if found is None else min(float(found[1]), most)
 

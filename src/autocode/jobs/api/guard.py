@@ -2,7 +2,7 @@
 
 A page of another site can make a browser send requests here. It can't read the answers, but a request may do
 harm by itself, so what comes from another origin is refused before anything is read. A foreign name that
-resolves to this machine (DNS rebinding) makes a foreign page look like one of ours; its ``Host`` gives it away.
+resolves to this machine (DNS rebinding) makes a foreign page look like one of ours; its ``Host`` tells.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autocode.jobs.api.problems import masked, problem
 from autocode.jobs.api.settings import is_loopback
-from autocode.jobs.errors import RequestRefused
+from autocode.jobs.request_errors import RequestRefused
 
 __all__ = ["Guard"]
 
@@ -85,7 +85,8 @@ class Guard:
                 await problem(refusal)(scope, receive, observe)
         finally:
             milliseconds = round((self._monotonic() - began) * 1000, 1)
-            facts = {"method": scope["method"], "path": masked(scope["path"]), "ms": milliseconds, **seen}
+            path = masked(scope["path"])
+            facts = {"method": scope["method"], "path": path, "ms": milliseconds, **seen}
             _log.info("request", extra=facts)
 
     def _refusal(self, scope: Scope) -> RequestRefused | None:
@@ -121,4 +122,4 @@ class Guard:
 
 def _job_in(path: str) -> str | None:
     found = _JOB.match(path)
-    return found[1] if found else None
+    return masked(found[1]) if found else None

@@ -1,7 +1,7 @@
 """``/livez`` and ``/readyz``: what is known of the parts of the service, and what isn't.
 
-Only the ledger decides whether this process is ready: a job is durable once it is there, and waits for the rest.
-What can't be known from here is called ``unknown``, not ``ok``.
+Only the ledger decides whether this process is ready: a job is durable once it is there, and waits for the
+rest. What can't be known from here is called ``unknown``, not ``ok``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import httpx
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from autocode.jobs.api.problems import RETRY_SECONDS, JsonResponse
+from autocode.jobs.api.problems import RETRY_SECONDS, JsonResponse, discreet
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls
@@ -76,7 +76,7 @@ async def _ledger(service: Service, calls: RequestCalls) -> Check:
     try:
         await calls(glances.epoch, service.db)
     except JobsError as error:
-        return _check("unavailable", error.detail)
+        return _check("unavailable", discreet(error).detail)
     return _check("ok", f"The database answers ({service.db.dialect}).")
 
 

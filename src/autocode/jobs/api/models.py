@@ -13,7 +13,7 @@ from autocode.jobs.model import DeadReason, JobStatus
 
 __all__ = ["CancelBody", "EnqueueBody", "JobFilter", "LoginBody", "PageQuery", "RetryBody"]
 
-_ID: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z"
+_ID: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
 
 Id = Annotated[str, StringConstraints(pattern=_ID)]
 Text = Annotated[str, StringConstraints(max_length=1_000)]

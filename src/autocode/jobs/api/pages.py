@@ -16,10 +16,10 @@ from autocode.jobs.api.problems import JsonResponse
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.clock import rfc3339
-from autocode.jobs.errors import JobsError, RequestRefused, TokenInvalid
+from autocode.jobs.errors import JobsError
 from autocode.jobs.ledger import access, listing
 from autocode.jobs.ledger.access import SESSION_LIFETIME, Principal
-from autocode.jobs.model import JobStatus
+from autocode.jobs.request_errors import RequestRefused, TokenInvalid
 
 __all__ = ["router"]
 
@@ -107,8 +107,8 @@ async def front_page(request: Request, service: Shared, calls: Calls) -> Respons
         )
     counts = await calls(listing.counts, service.db, listing.Filter(sessions=caller.sessions))
     rows = "".join(
-        f'<tr><td><a href="/v1/jobs?status={status}">{status}</a></td><td>{counts.by_status[status]}</td></tr>'
-        for status in JobStatus
+        f'<tr><td><a href="/v1/jobs?status={status}">{status}</a></td><td>{count}</td></tr>'
+        for status, count in counts.by_status.items()
     )
     dead = ", ".join(f"{count} {reason}" for reason, count in counts.dead.items() if count)
     told = f"<p>Dead: {dead}.</p>" if dead else ""

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from autocode.jobs import errors
+from autocode.jobs import errors, request_errors
 from autocode.jobs.errors import JobsError
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "STATUSES",
     "JsonResponse",
     "Problem",
+    "discreet",
     "install",
     "masked",
     "problem",
@@ -34,26 +35,26 @@ RETRY_SECONDS: Final = 2
 """What ``Retry-After`` says while the database can't be reached."""
 
 STATUSES: Final[Mapping[type[JobsError], int]] = {
-    errors.RequestInvalid: 400,
-    errors.TokenInvalid: 401,
-    errors.NotAllowed: 403,
-    errors.RequestRefused: 403,
+    request_errors.RequestInvalid: 400,
+    request_errors.TokenInvalid: 401,
+    request_errors.NotAllowed: 403,
+    request_errors.RequestRefused: 403,
     errors.JobNotFound: 404,
     errors.AttemptEnded: 409,
     errors.IllegalTransition: 409,
     errors.JobFinished: 409,
     errors.JobNotDead: 409,
     errors.RevisionMoved: 412,
-    errors.RequestTooLarge: 413,
+    request_errors.RequestTooLarge: 413,
     errors.JobConflict: 422,
     errors.KindUnknown: 422,
     errors.PayloadInvalid: 422,
     errors.UsageError: 422,
-    errors.PreconditionMissing: 428,
+    request_errors.PreconditionMissing: 428,
     errors.HomeUnusable: 503,
     errors.LedgerUnavailable: 503,
     errors.ServerUnavailable: 503,
-    errors.ServiceUnavailable: 503,
+    request_errors.ServiceUnavailable: 503,
     errors.DiskFull: 507,
 }
 """The status of each class; one that isn't named has that of its parent, and 500 where none is."""
@@ -77,6 +78,10 @@ class Problem(JsonResponse):
 
     media_type = MEDIA_TYPE
 
+    def render(self, content: Any) -> bytes:
+        """Return *content* as bytes, without the secret of a token that the client put somewhere."""
+        return _SECRETS.sub(r"\1***", super().render(content).decode("ascii")).encode("ascii")
+
 
 def status_of(error: JobsError) -> int:
     """Return the HTTP status that *error* is answered with."""
@@ -95,8 +100,8 @@ def problem(error: JobsError, *, status: int | None = None) -> Problem:
         "type": error.type,
         "title": error.title,
         "status": code,
-        "detail": masked(error.detail),
-        "hint": masked(error.hint),
+        "detail": error.detail[:_LONGEST],
+        "hint": error.hint[:_LONGEST],
     }
     data = dict(error.data)
     fields = data.pop("fields", None)
@@ -112,6 +117,11 @@ def problem(error: JobsError, *, status: int | None = None) -> Problem:
     return Problem({**data, **body}, status_code=code, headers=headers)
 
 
+def discreet(error: JobsError) -> JobsError:
+    """Return *error* without its detail, which may name hosts, accounts and paths to anybody who asks."""
+    return type(error)(f"{error.title}. The service's log says more.", hint=error.hint)
+
+
 def install(app: FastAPI) -> None:
     """Let *app* answer every error with a problem."""
     app.add_exception_handler(JobsError, _own)
@@ -122,15 +132,16 @@ def install(app: FastAPI) -> None:
 
 def _own(_request: Request, error: Exception) -> Response:
     assert isinstance(error, JobsError)
-    if status_of(error) == 500:
-        _log.error("a request failed: %s", masked(error.detail), exc_info=error)
-    return problem(error)
+    code = status_of(error)
+    if code >= 500:
+        _log.error("a request failed: %s", masked(error.detail), exc_info=error if code == 500 else None)
+    return problem(discreet(error) if code >= 500 else error)
 
 
 def _invalid(_request: Request, error: Exception) -> Response:
     """Name each parameter of the query that is off."""
     assert isinstance(error, RequestValidationError)
-    fields = [{"parameter": masked(str(item["loc"][-1])), "detail": item["msg"]} for item in error.errors()]
+    fields = [{"parameter": masked(str(item["loc"][1])), "detail": item["msg"]} for item in error.errors()]
     told = "; ".join(f"{item['parameter']}: {item['detail']}" for item in fields)
     return problem(errors.UsageError(f"The query is off: {told}.", hint=_QUERY_HINT, fields=fields))
 
@@ -141,7 +152,7 @@ _QUERY_HINT: Final = "Correct the parameters named in `errors`; /openapi.json ha
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = f"{request.method} {masked(request.url.path)}: {error.detail}."
-    answer = problem(errors.RequestInvalid(detail), status=error.status_code)
+    answer = problem(request_errors.RequestInvalid(detail), status=error.status_code)
     answer.headers.update(error.headers or {})
     return answer
 

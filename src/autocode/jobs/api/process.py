@@ -25,12 +25,17 @@ from autocode.jobs.clock import rfc3339
 from autocode.jobs.engine import locks
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.system import System
-from autocode.jobs.errors import TokenInvalid, UsageError
+from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import access
 from autocode.jobs.ledger.access import Role
+from autocode.jobs.operations.export import EXPORT
+from autocode.jobs.request_errors import TokenInvalid
 from autocode.jobs.settings import write_durably
 
-__all__ = ["OWN_TOKEN_NAME", "serve"]
+__all__ = ["KINDS", "OWN_TOKEN_NAME", "own_token", "serve"]
+
+KINDS: Final = (EXPORT,)
+"""The kinds that this package brings; importing them is what makes them known to the routes."""
 
 OWN_TOKEN_NAME: Final = "this machine"  # noqa: S105 - a name
 """Whom the audit names where a command of this home acted."""
@@ -172,6 +177,8 @@ def _run(app: FastAPI, listening: socket.socket, announce: Callable[[], None]) -
     config = uvicorn.Config(
         app,
         log_config=None,
+        # what it logs below warnings quotes headers and queries of WebSocket requests
+        log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -64,7 +64,7 @@ async def read_job(job_id: str, request: Request, service: Shared, calls: Calls,
     known = request.headers.get("if-none-match")
     job = await visible_job(service, calls, caller, job_id)
     if seconds is not None:
-        job = await _held(service, calls, caller, job, known, seconds)
+        job = await _held(service, calls, caller, job, known=known, seconds=seconds)
     same = known is not None and _matches(known, resources.etag(job))
     response = resources.answer(job, status=304 if same else 200)
     if seconds is not None:
@@ -73,7 +73,7 @@ async def read_job(job_id: str, request: Request, service: Shared, calls: Calls,
 
 
 async def _held(
-    service: Service, calls: RequestCalls, caller: Principal, job: Job, known: str | None, seconds: float
+    service: Service, calls: RequestCalls, caller: Principal, job: Job, *, known: str | None, seconds: float
 ) -> Job:
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds

@@ -1,4 +1,4 @@
-"""``POST /v1/jobs``: accepted once, durable before the answer, nothing stored where the answer is a refusal."""
+"""``POST /v1/jobs``: accepted once, durable before the answer; a refusal stores nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from autocode.jobs.api.models import EnqueueBody
 from autocode.jobs.api.problems import problem
 from autocode.jobs.api.service import Calls, Shared
 from autocode.jobs.clock import Clock
-from autocode.jobs.errors import JobConflict, KindUnknown, NotAllowed, PayloadInvalid
+from autocode.jobs.errors import JobConflict, KindUnknown, PayloadInvalid
 from autocode.jobs.ledger import jobs, queries
 from autocode.jobs.ledger.access import Principal
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.ledger.jobs import NewJob
+from autocode.jobs.request_errors import NotAllowed
 from autocode.jobs.resource import Job
 
 __all__ = ["router"]

@@ -1,7 +1,7 @@
 """Blocking calls to the ledger from asynchronous routes: few threads, and nobody waits for long.
 
-The threads are daemons of our own. A database that accepts a connection and then says nothing holds its thread
-for as long as it likes; an executor of the standard library would let that thread hold up the end of the process.
+The threads are daemons of our own. A database that accepts a connection and then says nothing holds its
+thread for as long as it likes; with an executor of the standard library it would hold up the process's end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Threads:
             work: the call.
 
         Raises:
-            LedgerUnavailable: it isn't done by the deadline, or every thread is held by a call that was given up.
+            LedgerUnavailable: it isn't done by the deadline, or calls that were given up hold every thread.
         """
         if self._abandoned >= self._size:
             raise LedgerUnavailable("The ledger's database doesn't answer.", hint=_HINT)

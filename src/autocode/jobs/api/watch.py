@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from autocode.jobs.api.threads import RequestCalls, Threads
@@ -11,6 +12,8 @@ from autocode.jobs.ledger import glances
 from autocode.jobs.ledger.database import Database
 
 __all__ = ["Watch"]
+
+_log = logging.getLogger("autocode.jobs.api")
 
 _PAUSE_SECONDS: Final = 0.1
 _ANSWER_SECONDS: Final = 4.0
@@ -33,6 +36,11 @@ class Watch:
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
 
+    @property
+    def waiting(self) -> int:
+        """How many wait now."""
+        return len(self._waiting)
+
     async def moved(self, job_id: str, rev: int, seconds: float) -> bool:
         """Wait until the job's revision isn't *rev*; return whether that happened within *seconds*.
 
@@ -40,6 +48,7 @@ class Watch:
         """
         if self._closed or len(self._waiting) >= self._most:
             return False
+        _log.debug("held: %s", job_id)
         moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[moved] = (job_id, rev)
         if self._looking is None or self._looking.done():
@@ -57,10 +66,14 @@ class Watch:
         self._closed = True
         for moved in list(self._waiting):
             _let_go(moved)
+        if self._looking is not None:
+            self._looking.cancel()
 
     async def _look(self) -> None:
         while self._waiting and not self._closed:
             await asyncio.sleep(_PAUSE_SECONDS)
+            if not self._waiting:
+                return
             asked = {job_id for job_id, _ in self._waiting.values()}
             try:
                 found = await RequestCalls(self._threads, _ANSWER_SECONDS)(glances.revisions, self._db, asked)

@@ -7,7 +7,7 @@ import os
 from autocode.jobs import configuration
 from autocode.jobs.cli.screen import Screen
 from autocode.jobs.client.discovery import discover
-from autocode.jobs.errors import ServiceUnavailable
+from autocode.jobs.request_errors import ServiceUnavailable
 from autocode.jobs.settings import Home
 
 __all__ = ["login"]

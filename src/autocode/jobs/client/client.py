@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self
-from urllib.parse import quote
 
 import httpx
 
 from autocode.jobs.client.transport import Transport
+from autocode.jobs.errors import JobNotFound
 from autocode.jobs.model import TERMINAL, JobStatus
 from autocode.jobs.resource import Counts, Job, JobPage, RetryPreview
 
 __all__ = ["Accepted", "Client"]
 
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _HOLD_SECONDS: Final = 25.0
 """How long the service is asked to hold an answer; less than proxies and it itself allow."""
 
@@ -38,10 +40,11 @@ class Accepted:
 class Client:
     """A client of one service. One thread at a time may use it.
 
-    Every call raises :class:`~autocode.jobs.errors.ServiceUnavailable` where the service doesn't answer,
-    ``TokenInvalid`` and ``NotAllowed`` where the token doesn't do; what else it raises stands with it. Reading,
-    submitting and cancelling are repeated for *patience* seconds while the service is away: they can't
-    happen twice.
+    Every call raises ``ServiceUnavailable`` where the service doesn't answer, ``TokenInvalid`` and
+    ``NotAllowed`` where the token doesn't do (all in :mod:`autocode.jobs.request_errors`); what else it
+    raises stands with it.
+    Reading, submitting and cancelling are repeated for *patience* seconds while the service is away: they
+    can't happen twice.
 
     Args:
         url: where the service is, ``http://127.0.0.1:4280``.
@@ -318,7 +321,10 @@ class Client:
 
 
 def _path(job_id: str, rest: str = "") -> str:
-    return f"/v1/jobs/{quote(job_id, safe='')}{rest}"
+    if not _ID.fullmatch(job_id):
+        # a dot or a slash in it would lead to another address
+        raise JobNotFound(f"There is no job {job_id!r}.")
+    return f"/v1/jobs/{job_id}{rest}"
 
 
 def _filter(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from autocode.jobs.client.client import Client
-from autocode.jobs.errors import ServiceUnavailable, UsageError
+from autocode.jobs.errors import UsageError
+from autocode.jobs.request_errors import ServiceUnavailable
 from autocode.jobs.settings import Home
 
 __all__ = ["discover"]
@@ -25,8 +26,8 @@ _POLL_SECONDS: Final = 0.05
 def discover(home: Home, environ: Mapping[str, str] = os.environ, **options: Any) -> Client | None:
     """Return a client of the service to use, or ``None`` where there is none.
 
-    That is the one that ``AUTOCODE_URL`` and ``AUTOCODE_TOKEN`` name; else the one that runs on *home*: a lock
-    that its process holds says that it lives. The files beside the lock outlive it and prove nothing.
+    That is the one that ``AUTOCODE_URL`` and ``AUTOCODE_TOKEN`` name; else the one that runs on *home*: a
+    lock that its process holds says that it lives. The files beside the lock outlive it and prove nothing.
 
     Args:
         home: the data folder.
@@ -70,7 +71,7 @@ def _recorded(home: Home, pid: int) -> tuple[str, str] | None:
 
 
 def _holder(lock: Path) -> int | None:
-    """Return the process that holds *lock*, 0 where it hasn't written its number yet, ``None`` where none does."""
+    """Return the process that holds *lock*; 0 where it hasn't written its number yet."""
     try:
         descriptor = os.open(lock, os.O_RDWR)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Who may call: tokens, and logins that work once.
 
-Only digests are stored, so a copy of the database opens nothing. A token is ``ajt_<id>_<secret>``: the id finds
-its row and may be shown, the secret is 256 random bits. With that much randomness a plain SHA-256 is as good as
-a slow hash, and costs a call nothing.
+Only digests are stored, so a copy of the database opens nothing. A token is ``ajt_<id>_<secret>``: the id
+finds its row and may be shown, the secret is 256 random bits. With that much randomness a plain SHA-256 is as
+good as a slow hash, and costs a call nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from autocode.jobs.canonical import digest_of
-from autocode.jobs.errors import TokenInvalid, UsageError
+from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
+from autocode.jobs.request_errors import TokenInvalid
 
 __all__ = [
     "LOGIN_LIFETIME",

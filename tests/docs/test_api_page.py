@@ -1,0 +1,65 @@
+"""The page about the HTTP interface: its commands work, and print what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from api_served import served
+from api_world import kill
+from autocode.jobs import errors, request_errors
+from autocode.jobs.api import problems
+from autocode.jobs.engine.system import open_system
+from autocode.jobs.ledger import jobs
+from ledger_world import new_job
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+BLOCK = re.compile(r"```sh\n(?P<code>.*?)```(?:\n\n```output\n(?P<output>.*?)```)?", re.DOTALL)
+MARK = "-- end of block --"
+
+
+def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
+    """Somebody who pastes the page's commands into a shell one after the other sees what it shows."""
+    blocks = list(BLOCK.finditer(PAGE.read_text("utf-8")))
+    script = "".join(f"{block['code']}\necho; echo '{MARK}'\n" for block in blocks)
+    with served(tmp_path) as serving:
+        serving.facts()
+        with open_system(serving.home) as system:
+            jobs.enqueue(system.db, new_job("broken"))
+            kill(system.db, "broken")
+        shell = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=tmp_path,
+            env={**os.environ, "AUTOCODE_HOME": str(serving.home.path), "DEAD": "broken"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    assert shell.returncode == 0, shell.stdout + shell.stderr
+    printed = [part.strip() for part in shell.stdout.split(MARK)]
+    shown = [(block["output"] or "").strip() for block in blocks]
+    pairs = [(one, two) for one, two in zip(printed, shown, strict=False) if two]
+    assert [one for one, _ in pairs] == [two for _, two in pairs]
+    assert len(pairs) >= 6
+    assert "HTTP/1.1 202" in printed[1]
+    assert "location: /v1/jobs/nightly-2026-01-05" in printed[1]
+
+
+def test_every_error_of_a_request_is_explained() -> None:
+    """The table of errors has each type that the table of statuses has, with its status."""
+    page = PAGE.read_text("utf-8").split("\n## Errors\n", 1)[1]
+    inside = {errors.AttemptEnded, errors.IllegalTransition, errors.HomeUnusable}
+    inside |= {errors.ServerUnavailable, request_errors.ServiceUnavailable}
+
+    missing = [
+        cls.type
+        for cls, status in problems.STATUSES.items()
+        if cls not in inside
+        and not re.search(rf"^\| [^|]*{status}[^|]* \|[^|]*`{cls.type}`", page, re.MULTILINE)
+    ]
+
+    assert missing == []
