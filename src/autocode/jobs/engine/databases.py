@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 from autocode.jobs.errors import HomeUnusable, UsageError
 from autocode.jobs.ledger.database import Database, sqlite_url
-from autocode.jobs.postgres.client import running
 from autocode.jobs.settings import Home, write_durably
 
 __all__ = ["VARIABLE", "Choice", "chosen", "ledger_lock", "moved_ledger", "note_embedded", "opened"]
@@ -51,7 +50,7 @@ def chosen(home: Home, environ: Mapping[str, str] = os.environ) -> Choice:
             f"{file}, which says where the ledger is, can't be read: {error}.",
             hint='Write {"kind": "embedded"} into it if the ledger was moved to PostgreSQL; else remove it.',
         ) from error
-    if kind not in {"embedded", "sqlite"}:
+    if kind not in ("embedded", "sqlite"):
         raise HomeUnusable(
             f"{file} says that the ledger is in {kind!r}, which this version doesn't know.",
             hint="Upgrade autocode-jobs, or point AUTOCODE_HOME at another folder.",
@@ -67,6 +66,8 @@ def opened(home: Home, choice: Choice) -> Iterator[Database]:
         LedgerUnavailable: the home's PostgreSQL couldn't be started.
     """
     if choice.kind == "embedded":
+        from autocode.jobs.postgres.client import running  # noqa: PLC0415 - a driver that a file doesn't need
+
         with running(home) as url, _closed(Database(url)) as db:
             yield db
         return

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from autocode.jobs.engine.databases import chosen
-from autocode.jobs.postgres.place import PREFECT_DATABASE, url_of
 from autocode.jobs.settings import Home, write_durably
 
 __all__ = ["child_environment", "configure_client", "note_schema", "on_postgresql"]
@@ -73,6 +72,8 @@ def _with_sqlite(home: Home) -> dict[str, str]:
 
 
 def _with_postgresql(home: Home) -> dict[str, str]:
+    from autocode.jobs.postgres.place import PREFECT_DATABASE, url_of  # noqa: PLC0415 - loads a driver
+
     url = url_of(home, PREFECT_DATABASE, driver="asyncpg")
     return {
         **({"PREFECT_API_DATABASE_CONNECTION_URL": url} if url is not None else {}),

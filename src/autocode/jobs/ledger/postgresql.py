@@ -49,8 +49,13 @@ class _Connection(psycopg.Connection[Any]):
     patience: float | None = _PATIENCE
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        """Wait for an operation; see the class."""
-        limit = timeout if timeout is not None else self.patience
+        """Wait for an operation; see the class.
+
+        Who says how long, as one that waits for notifications must, gets no answer in vain without harm.
+        """
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        limit = self.patience
         try:
             return super().wait(gen, interval, limit)
         except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 - the only sign of it

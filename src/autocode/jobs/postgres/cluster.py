@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import subprocess
 import time
@@ -60,14 +61,19 @@ class Cluster:
     port: int | None = None
     settings: tuple[tuple[str, str], ...] = ()
 
-    def initialise(self) -> None:
+    def initialise(self, *, in_child: Callable[[], None] | None = None) -> None:
         """Make the data folder, which must not exist: complete under another name, then renamed. Atomic.
+
+        Args:
+            in_child: called in the process of ``initdb``, once it runs as the account.
 
         Raises:
             LedgerUnavailable: ``initdb`` failed; the detail quotes its log.
         """
-        unfinished = self.data.with_name(f"{self.data.name}.new")
-        shutil.rmtree(unfinished, ignore_errors=True)
+        for left in self.data.parent.glob(f"{self.data.name}.new-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        # a name of its own: what was killed may not be quite dead yet
+        unfinished = self.data.with_name(f"{self.data.name}.new-{secrets.token_hex(4)}")
         password = self.data.with_name("initdb-password")
         password.unlink(missing_ok=True)
         password.touch(mode=0o600)
@@ -79,7 +85,7 @@ class Cluster:
         initdb += ["--locale=C", "--builtin-locale=C.UTF-8"]
         if not self.durable:
             initdb.append("--no-sync")
-        if self._spawn(initdb).wait() != 0:
+        if self._spawn(initdb, in_child).wait() != 0:
             raise self.failure("initdb failed")
         password.unlink()
         unfinished.rename(self.data)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import stat
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from autocode.jobs.errors import HomeUnusable, LedgerUnavailable
 from autocode.jobs.postgres import binaries
 from autocode.jobs.postgres.accounts import Account, can_reach, give, owner_of, unprivileged
 from autocode.jobs.postgres.cluster import SOCKET_PATH_LIMIT, Cluster, connection_url
+from autocode.jobs.postgres.processes import signalled_with_parent
 from autocode.jobs.settings import Home, sync_folder, write_durably
 
 __all__ = ["DATABASE", "PREFECT_DATABASE", "Place", "cluster_of", "server_log", "url_of"]
@@ -121,7 +123,7 @@ def cluster_of(home: Home) -> Cluster:
         settings=_SETTINGS,
     )
     if not data.is_dir():
-        cluster.initialise()
+        cluster.initialise(in_child=signalled_with_parent(signal.SIGKILL))
     if not place.made:
         _note(home, replace(place, made=True))
     return cluster
@@ -171,9 +173,8 @@ def _with_socket(home: Home, place: Place, account: Account) -> Place:
         return place
     if place.socket is not None and _fits(Path(place.socket)) and _closed_folder(Path(place.socket), account):
         return place
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    bases = [runtime] if runtime and not account.drop else []
-    for base in [*bases, tempfile.gettempdir(), "/tmp", "/var/tmp"]:  # noqa: S108 - last resorts
+    # not XDG_RUNTIME_DIR, which goes when its user logs out, though a service may stay
+    for base in (tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108 - last resorts
         if not _fits(Path(base) / f"{place.name}-12345678") or not can_reach(Path(base), account):
             continue
         # a name that nobody can guess and take first
