@@ -1,6 +1,6 @@
-"""Run a worker on a home, as a process of its own: ``worker_run.py OPTIONS``, a JSON object for the entry function.
+"""Run a worker on a home, as a process of its own: ``worker_run.py OPTIONS``, a JSON object.
 
-``url`` and ``auth`` name the Prefect server. The exit status is the worker's.
+``url`` and ``auth`` name the Prefect server, the rest goes to the entry function. The exit status is the worker's.
 """
 
 from __future__ import annotations

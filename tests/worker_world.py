@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State
@@ -79,7 +79,9 @@ class World:
     address: Address
     workers: list[Worker] = field(default_factory=list)
 
-    def start(self, *, name: str | None = None, environment: dict[str, str] | None = None, **options: Any) -> Worker:
+    def start(
+        self, *, name: str | None = None, environment: dict[str, str] | None = None, **options: Any
+    ) -> Worker:
         """Start a worker process."""
         part = "worker" if name is None else f"worker-{name}"
         said = {"url": self.address.url, "auth": self.address.auth, "name": name, **options}
@@ -96,7 +98,9 @@ class World:
         self.workers.append(worker)
         return worker
 
-    def submit(self, kind: kinds.Kind[Any], job_id: str, *, due: timedelta | None = None, **payload: Any) -> UUID:
+    def submit(
+        self, kind: kinds.Kind[Any], job_id: str, *, due: timedelta | None = None, **payload: Any
+    ) -> UUID:
         """Accept a scenario job, and give its first attempt a run of its deployment."""
         self.engine.accept(kind, job_id, **payload)
         return self.submit_attempt(kind, job_id, 1, due=due, **payload)
@@ -231,3 +235,46 @@ def held(engine: Engine) -> list[Path]:
     """Return the locks of holders that live."""
     folder = engine.home.run / "holders"
     return [path for path in folder.iterdir() if locks.is_held(path)] if folder.exists() else []
+
+
+def set_state(world: World, run_id: UUID, state: State[Any]) -> None:
+    """Ask Prefect to move the run to *state*, as its UI does."""
+
+    async def ask() -> None:
+        async with prefect_client(world.address) as client:
+            await client.set_flow_run_state(run_id, state)
+
+    asyncio.run(ask())
+
+
+def run_flow_file(
+    world: World,
+    entrypoint: str,
+    parameters: dict[str, Any],
+    *,
+    pull_steps: list[dict[str, Any]] | None = None,
+    variables: dict[str, Any] | None = None,
+) -> UUID:
+    """Deploy a flow of somebody else's, and give it one run."""
+
+    async def create() -> UUID:
+        async with prefect_client(world.address) as client:
+            name = entrypoint.rpartition(":")[2]
+            deployment = await client.create_deployment(
+                flow_id=await client.create_flow_from_name(name),
+                name=str(uuid4()),
+                entrypoint=entrypoint,
+                work_pool_name=POOL,
+                pull_steps=pull_steps,
+                job_variables=variables,
+                enforce_parameter_schema=False,
+            )
+            run = await client.create_flow_run_from_deployment(deployment, parameters=parameters)
+            return run.id
+
+    return asyncio.run(create())
+
+
+def workers_of(world: World, run_id: UUID) -> str:
+    """Return the part of the worker that executed the run, as its label says."""
+    return str(world.run_of(run_id).labels["prefect.worker.name"]).rpartition(" ")[2]

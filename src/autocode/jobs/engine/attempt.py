@@ -47,8 +47,8 @@ holder_name: Final[ContextVar[str | None]] = ContextVar("holder_name", default=N
 
 
 fenced_off: Final[ContextVar[Callable[[float], None] | None]] = ContextVar("fenced_off", default=None)
-"""What a process that serves this one run does once somebody else ended its attempt: leave, at the latest in so
-many seconds (0: now). ``None``: the flow run just fails."""
+"""What a process that serves this one run does once somebody else ended its attempt: it leaves, in so many
+seconds at the latest (0: now). ``None``: the flow run just fails."""
 
 _FENCE_SECONDS: Final = 2.0
 """How long a step that doesn't look up may go on after somebody else ended its attempt."""

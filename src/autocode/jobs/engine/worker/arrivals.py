@@ -1,4 +1,4 @@
-"""What wakes the worker: a run that was scheduled, a slot that is free again, the time of the next due run."""
+"""What wakes the worker: a run that was scheduled, a free slot, the time of the next due run."""
 
 from __future__ import annotations
 

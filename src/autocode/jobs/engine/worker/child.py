@@ -76,11 +76,10 @@ def _settle(order: Order, home: Home) -> None:
 
 def _flush() -> None:
     """Do what the interpreter does at its end, which a forked process skips: events and logs go out."""
-    shutdown = getattr(threading, "_shutdown")  # noqa: B009 - the name is private, and stable since Python 3.0
     with suppress(Exception):
-        shutdown()
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - what a normal exit calls
     with suppress(Exception):
-        atexit._run_exitfuncs()
+        atexit._run_exitfuncs()  # noqa: SLF001 - what a normal exit calls
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from autocode.jobs.engine.worker.messages import Frame, Op, Order, receive, send
 from autocode.jobs.engine.worker.processes import become_subreaper, reap
@@ -26,7 +26,7 @@ _FORK_SECONDS: Final = 10.0
 """How long a fork may take before the zygote counts as hung, and is replaced."""
 
 _REPORT_SECONDS: Final = 5.0
-"""How long a child's exit status may be missing once its lifeline is closed, before the zygote counts as hung."""
+"""How long an exit status may be missing once the lifeline is closed, before the zygote counts as hung."""
 
 _UNKNOWN: Final = 1
 """The exit status of a child whose parent died before it, where the system has no subreapers."""
@@ -97,7 +97,7 @@ class Children:
         """The zygote's process id, while there is one."""
         return None if self._zygote is None else self._zygote.pid
 
-    async def __aenter__(self) -> Children:
+    async def __aenter__(self) -> Self:
         become_subreaper()
         return self
 
@@ -143,7 +143,7 @@ class Children:
         except (OSError, TimeoutError) as error:
             self._forget(child, _UNKNOWN)
             self._hang_up()
-            raise ZygoteUnavailable(f"It did not fork a child: {error or 'no answer'}.") from error
+            raise ZygoteUnavailable(f"It did not fork a child: {str(error) or 'no answer'}.") from error
         if child.pid == 0:
             raise ZygoteUnavailable("It died before it forked a child.")
         await self._hand_over(child, order)

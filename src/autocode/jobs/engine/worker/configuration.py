@@ -12,13 +12,14 @@ from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import Field, PrivateAttr
+from typing_extensions import override
 
 from autocode.jobs.errors import UsageError
 
 __all__ = ["JobsConfiguration", "JobsVariables"]
 
 _OWNED_BY_RUNNER: Final = {"PREFECT__ENABLE_CANCELLATION_AND_CRASHED_HOOKS": "false"}
-"""The worker moves a cancelled run to Cancelled and runs its hooks, not the child (``runner/_starter_engine``)."""
+"""The worker, not the child, moves a cancelled run to Cancelled and runs its hooks (``runner/``)."""
 
 
 class JobsVariables(BaseVariables):
@@ -35,7 +36,7 @@ class JobsVariables(BaseVariables):
         ge=0,
         le=19,
         title="Niceness",
-        description="Added to the nice value of the run's process; by default what the worker was started with.",
+        description="Added to the nice value of the run's process; by default the worker's setting.",
     )
 
 
@@ -47,6 +48,7 @@ class JobsConfiguration(BaseJobConfiguration):
     _command: str | None = PrivateAttr(default=None)
     _deployment: DeploymentResponse | None = PrivateAttr(default=None)
 
+    @override
     def prepare_for_flow_run(
         self,
         flow_run: FlowRun,
@@ -80,8 +82,8 @@ class JobsConfiguration(BaseJobConfiguration):
         """
         if self._command is not None:
             raise UsageError(
-                "The job variable 'command' is set, but an autocode-jobs worker starts no command: it forks a "
-                "process that has imported everything.",
+                "The job variable 'command' is set, but an autocode-jobs worker starts no command: it forks "
+                "a process that has imported everything.",
                 hint="Remove the variable, or use a work pool of type 'process' for this deployment.",
             )
         if self.working_dir is not None and not self.working_dir.is_dir():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from prefect.client.schemas.objects import FlowRun
 
@@ -46,18 +46,23 @@ async def drain(
 
 
 async def _ended(children: Children, seconds: float, hurry: asyncio.Event) -> None:
-    endings = [asyncio.ensure_future(child.ended.wait()) for child in children.living]
+    endings = [child.ended.wait() for child in children.living]
     if not endings:
         return
-    hurried = asyncio.ensure_future(hurry.wait())
-    everybody = asyncio.gather(*endings)
+    waiting = {
+        asyncio.ensure_future(asyncio.wait_for(_all(endings), seconds)),
+        asyncio.ensure_future(hurry.wait()),
+    }
     try:
-        await asyncio.wait({everybody, hurried}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        hurried.cancel()
-        everybody.cancel()
-        with suppress(asyncio.CancelledError):
-            await everybody
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _all(endings: list[Coroutine[Any, Any, Any]]) -> None:
+    await asyncio.gather(*endings)
 
 
 async def _hand_back(child: Child, children: Children, system: Callable[[], System]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
-import prefect.flow_engine as flow_engine
-from prefect import Flow
+from prefect import Flow, flow_engine
 from prefect._internal.metrics import RunMetrics
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import SettingsContext, get_settings_context
@@ -56,7 +56,7 @@ def _run(order: Order, run: FlowRun, stop: Stop) -> None:
         log.exception("The flow can't be loaded.")
         raise
     with RunMetrics(run, flow):
-        result = run_flow(flow, flow_run=run, error_logger=log)
+        result = run_flow(flow, flow_run=run, error_logger=cast("logging.Logger", log))
         if asyncio.iscoroutine(result):
             asyncio.run(stop.interruptible(result))
         else:
@@ -91,8 +91,8 @@ def _leave_out_what_a_lease_does() -> None:
     """Spare the runs of jobs two threads that Prefect starts for each run.
 
     A job's lease says every second what Prefect's heartbeat says every three minutes, and a run of a job is
-    never suspended and resumed: its next attempt is another run. The thread of the heartbeat makes a flow end a
-    second later, the observer of suspensions opens a websocket of its own before the flow begins.
+    never suspended and resumed: its next attempt is another run. The thread of the heartbeat makes a sync
+    flow end a second later, the observer of suspensions opens a websocket of its own before the flow begins.
     """
     vars(flow_engine)["_send_heartbeats"] = _nothing
     vars(flow_engine)["observe_flow_run_suspension"] = _nothing

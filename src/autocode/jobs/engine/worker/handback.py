@@ -69,11 +69,11 @@ def cancel_attempt(system: System, run: FlowRun, holder: str) -> bool | None:
 def tell_prefect(run: FlowRun, *, ours: bool) -> None:
     """Give the run a final state, unless it has one. Never raises; what can't be told, reconcile tells."""
     state: Any = Cancelled(message=HANDED_BACK) if ours else Crashed(message=WORKER_STOPPED)
-    with suppress(httpx.HTTPError, ObjectNotFound, PrefectException, OSError):
-        with get_client(sync_client=True) as client:
-            now = client.read_flow_run(run.id).state
-            if now is None or not now.is_final():
-                client.set_flow_run_state(run.id, state)
+    unheard = suppress(httpx.HTTPError, ObjectNotFound, PrefectException, OSError)
+    with unheard, get_client(sync_client=True) as client:
+        now = client.read_flow_run(run.id).state
+        if now is None or not now.is_final():
+            client.set_flow_run_state(run.id, state)
 
 
 def _attempt(system: System, run: FlowRun) -> RunAttempt | None:

@@ -98,10 +98,7 @@ def send(control: socket.socket, frame: Frame, descriptors: Sequence[int] = ()) 
         OSError: the other side is gone, or has not read for so long that there is no room.
     """
     data = _FRAME.pack(frame.op, frame.number, frame.pid, frame.value)
-    if descriptors:
-        sent = socket.send_fds(control, [data], list(descriptors))
-    else:
-        sent = control.send(data)
+    sent = socket.send_fds(control, [data], list(descriptors)) if descriptors else control.send(data)
     if sent != len(data):
         raise OSError("the other process does not read")
 

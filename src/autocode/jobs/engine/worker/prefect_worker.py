@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
@@ -36,6 +36,7 @@ from autocode.jobs.engine.worker.drain import drain
 from autocode.jobs.engine.worker.messages import Order
 from autocode.jobs.engine.worker.starter import RunnerContext, Starter, hooks
 from autocode.jobs.engine.worker.watch import Watch
+from autocode.jobs.errors import JobsError
 from autocode.jobs.settings import Home
 
 __all__ = ["JobsWorker", "JobsWorkerResult"]
@@ -46,7 +47,7 @@ _LIMIT: Final = 2
 _GRACE_SECONDS: Final = 5.0
 
 _FRESH_SECONDS: Final = 0.05
-"""How old the list of due runs may be before a run is looked at again: another worker may have run it since."""
+"""How old the list of due runs may be before a run is looked at again: another worker may have run it."""
 
 _SETTLE_SECONDS: Final = 3.0
 """How long Prefect may take to hear how the last runs ended, when the worker ends."""
@@ -75,8 +76,8 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
     job_configuration_variables = JobsVariables
     _display_name = "autocode-jobs"
     _description = (
-        "Runs each flow run in a child of a warm process on this machine: it begins within a tenth of a second, "
-        "and a stopped worker hands its jobs back."
+        "Runs each flow run in a child of a warm process on this machine: it begins within a fraction of a "
+        "second, and a stopped worker hands its jobs back."
     )
 
     def __init__(
@@ -101,6 +102,7 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         self._extra = dict(environment or {})
         self._alarm = Alarm()
         self._connected = asyncio.Event()
+        self._released = asyncio.Event()
         self._polled = 0.0
         self._draining = False
         self.stopping = False
@@ -136,11 +138,11 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         with_healthcheck: bool = False,
         printer: Callable[..., None] = print,
     ) -> None:
-        """Take runs and execute them until this task is cancelled; with *run_once*, those that are due now."""
+        """Take runs and execute them until this task is cancelled; with *run_once*, what is due now."""
         if run_once:
             await super().start(run_once=True, with_healthcheck=with_healthcheck, printer=printer)
             return
-        with ExitStack() as stack:
+        with _first_told(), ExitStack() as stack:
             if with_healthcheck:
                 stack.enter_context(
                     _run_healthcheck_server(
@@ -178,7 +180,7 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
         """Take what is due, as far as there are slots."""
         if self._draining or self._work_pool is None or self.limiter.available_tokens < 1:
-            self._last_polled_time = datetime.now(UTC)  # type: ignore[assignment]  # a datetime is all it is used as
+            self._last_polled_time = datetime.now(UTC)
             return []
         return await super().get_and_submit_flow_runs()
 
@@ -219,6 +221,7 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
 
     def _release_limit_slot(self, flow_run_id: UUID) -> None:
         super()._release_limit_slot(flow_run_id)
+        self._released.set()
         self._alarm.ring()
 
     async def _work(self) -> None:
@@ -290,10 +293,23 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
 
     async def _settled(self) -> None:
         """Wait until Prefect knows how every run ended."""
-        assert self._limiter is not None
-        end = time.monotonic() + _SETTLE_SECONDS
-        while (self._limiter.borrowed_tokens or self._submitting_flow_run_ids) and time.monotonic() < end:
-            await asyncio.sleep(0.02)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                while self.limiter.borrowed_tokens:
+                    self._released.clear()
+                    await self._released.wait()
+
+
+@contextmanager
+def _first_told() -> Iterator[None]:
+    """Raise an error of ours as it is, not in the groups that each task group on its way wrapped it in."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error: BaseException = group.subgroup(JobsError) or group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
 
 
 def _grace() -> float:

@@ -29,12 +29,12 @@ from prefect.states import Scheduled
 from pydantic import BaseModel
 
 from autocode.jobs.engine.flows import flows_folder
-from autocode.jobs.errors import JobsError, UnexpectedError
+from autocode.jobs.errors import UnexpectedError
 
 __all__ = ["EXTRA_FLOWS", "flow_of", "prewarm"]
 
 EXTRA_FLOWS: Final = "AUTOCODE_WORKER_FLOWS"
-"""Names absolute ``file:function`` entrypoints of a team's own kinds, separated as in ``PATH``."""
+"""Names absolute ``file:function`` entrypoints of a team's own kinds, separated by commas."""
 
 _IMPORTED: Final = (
     "prefect.main",
@@ -128,9 +128,9 @@ def _load_flows() -> None:
     Any other code is loaded in the child that runs it: it may start threads.
     """
     shipped = [f"{path}:{path.stem}" for path in sorted(flows_folder().glob("*.py"))]
-    named = os.environ.get(EXTRA_FLOWS, "").split(os.pathsep)
+    named = os.environ.get(EXTRA_FLOWS, "").split(",")
     for entrypoint in filter(None, [*shipped, *named]):
         # a flow that can't be loaded fails in its own run, where it is told
-        with suppress(JobsError, OSError, ImportError, SyntaxError, MissingFlowError):
+        with suppress(Exception):
             changed = _changed_at(entrypoint)
             _flows[entrypoint] = (changed, load_flow_from_entrypoint(entrypoint, use_placeholder_flow=False))

@@ -27,7 +27,7 @@ def reap(pid: int) -> int | None:
     The group is killed while the dead child still has its number, so that the number is nobody else's.
 
     Returns:
-        The exit status as :func:`os.waitstatus_to_exitcode` gives it, negative for a signal; ``None``: it lives.
+        The exit status of :func:`os.waitstatus_to_exitcode`, negative for a signal; ``None``: it lives.
 
     Raises:
         ChildProcessError: it is no child of this process.

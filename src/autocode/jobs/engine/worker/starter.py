@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 from uuid import UUID
 
 import anyio
 import anyio.abc
 from prefect import Flow
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.runner._flow_run_executor import FlowRunExecutorContext
 from prefect.runner._hook_runner import HookRunner
 from prefect.runner._process_manager import ProcessHandle
 from prefect.runner._state_proposer import StateProposer
-from prefect.states import State
 
 from autocode.jobs.engine.worker.children import Child, Children
 from autocode.jobs.engine.worker.messages import CANCEL, Order
@@ -104,7 +103,7 @@ class RunnerContext(FlowRunExecutorContext):
     def __init__(self, grace: float) -> None:
         self._grace = grace
 
-    async def __aenter__(self) -> RunnerContext:
+    async def __aenter__(self) -> Self:
         await super().__aenter__()
         self._state_proposer = _PlainProposer(client=self.client)
         # the manager waits in steps of seconds, and half a minute in all
@@ -152,8 +151,8 @@ def hooks(entrypoint_of: Callable[[FlowRun], str | None]) -> HookRunner:
     """Return what runs a flow's hooks for a crash or a cancellation, in the worker.
 
     Args:
-        entrypoint_of: gives the absolute entrypoint of a run's flow; ``None`` where only pull steps could fetch
-            it, which have no business in the worker: its hooks are not run, and a warning says so.
+        entrypoint_of: gives the absolute entrypoint of a run's flow; ``None`` where only pull steps could
+            fetch it, which have no business in the worker: its hooks are not run, and a warning says so.
     """
 
     async def resolve(flow_run: FlowRun) -> Flow[..., Any]:

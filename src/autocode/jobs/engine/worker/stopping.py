@@ -1,4 +1,4 @@
-"""How a child is stopped: handed back, cancelled, or fenced off. One way, once; whatever comes first decides."""
+"""How a child is stopped: handed back, cancelled, or fenced off. Whatever comes first decides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from autocode.jobs.errors import JobsError
 __all__ = ["FENCE_SECONDS", "HAND_BACK_SECONDS", "Reason", "Stop"]
 
 FENCE_SECONDS: Final = 2.0
-"""How long a child whose attempt somebody else ended may go on, before it leaves in the middle of its work."""
+"""How long a child whose attempt somebody else ended may go on, before it leaves its work as it is."""
 
 HAND_BACK_SECONDS: Final = 2.0
 """How long the flow and Prefect together may take, once the attempt is handed back in the ledger."""
@@ -114,7 +114,7 @@ class Stop:
         timer.start()
 
     def flow_is_over(self) -> None:
-        """Note that the flow has ended; where this process is handing back, wait for that, and for the end."""
+        """Note that the flow has ended; while this process is handing back, wait for the end of that."""
         self._flow_over.set()
         if self._reason in {Reason.HAND_BACK, Reason.ORPHANED}:
             threading.Event().wait(2 * HAND_BACK_SECONDS)

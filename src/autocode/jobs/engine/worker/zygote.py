@@ -46,11 +46,13 @@ class _Zygote:
         self._numbers: dict[int, int] = {}
 
     def serve(self) -> None:
+        """Obey the worker until it is gone."""
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._tell(Frame(Op.READY))
+        control: socket.socket | int = self._control
         while True:
-            ready, _, _ = select.select([self._control, self._woken], [], [])
+            ready, _, _ = select.select([control, self._woken], [], [])
             if self._woken in ready:
                 self._reap_all()
             if self._control in ready:
