@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -33,9 +34,10 @@ class Service:
     def __init__(self, home: Path, *arguments: str) -> None:
         self.home = home
         self.events: list[dict[str, Any]] = []
+        self.shown = ""
         self.ready_seconds: float | None = None
         self._arguments = arguments
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
 
     @property
@@ -52,7 +54,7 @@ class Service:
     def start(self) -> None:
         """Start it and wait until every part is ready."""
         self.events = []
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             [_PROGRAM, "up", "--json", "--port", "0", *self._arguments],
             env=self.environ,
             stdin=subprocess.DEVNULL,
@@ -60,11 +62,31 @@ class Service:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
         self._reader.start()
         began = time.monotonic()
         until(lambda: self.event("ready") is not None, within=_READY_SECONDS, told=self.told)
         self.ready_seconds = time.monotonic() - began
+
+    def start_on_terminal(self) -> None:
+        """Start it on a terminal and wait until that shows that every part is ready."""
+        self.shown = ""
+        ours, theirs = pty.openpty()
+        self._process = subprocess.Popen(
+            [_PROGRAM, "up", "--port", "0", *self._arguments],
+            env={**self.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        self._reader = threading.Thread(target=self._watch, args=(ours,), daemon=True)
+        self._reader.start()
+        until(
+            lambda: "ready after" in self.shown and "Log in:" in self.shown,
+            within=_READY_SECONDS,
+            told=lambda: self.shown + self.told(),
+        )
 
     def ensure(self) -> None:
         """Start it unless it runs."""
@@ -106,8 +128,8 @@ class Service:
         assert self._reader is not None
         status = self._process.wait(60)
         self._reader.join(10)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         return status
 
     def processes(self) -> dict[int, str]:
@@ -137,6 +159,18 @@ class Service:
             path.name: path.read_text("utf-8", "replace")[-1500:] for path in self.home.glob("logs/*.log")
         }
         return "\n".join([*map(str, self.events), *(f"== {name}\n{text}" for name, text in logs.items())])
+
+    def _watch(self, terminal: int) -> None:
+        while True:
+            try:
+                read = os.read(terminal, 65536)
+            except OSError:
+                # that is how the end of the other side is told
+                read = b""
+            if not read:
+                os.close(terminal)
+                return
+            self.shown += read.decode("utf-8", "replace")
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

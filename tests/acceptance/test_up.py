@@ -107,24 +107,33 @@ def test_a_part_that_is_killed_comes_back(service: Service, part: str) -> None:
 
 
 def test_after_a_killed_supervisor_the_next_up_works(service: Service) -> None:
-    """Its parts don't run on unseen: when the next one is ready, none of the earlier processes lives."""
+    """When the next one is ready, none of the earlier processes lives; a terminal shows how parts are.
+
+    It shows a link to log in as well, whose code is in no file.
+    """
     before = service.processes()
 
     service.signal(signal.SIGKILL)
     service.end()
-    service.start()
+    service.start_on_terminal()
 
     assert not set(before) & set(service.processes())
-    assert {service.health(part)["state"] for part in PARTS} == {"ready"}
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", service.shown)
+    assert all(re.search(rf"{part} +ready in [0-9.]+ s", shown) for part in PARTS), shown
+    code = re.search(r"/login\?code=(\w+)", shown)
+    assert code is not None
+    assert not [path for path in service.home.glob("logs/*") if code[1] in path.read_text("utf-8", "replace")]
 
 
 def test_sigterm_stops_everything_in_order(service: Service) -> None:
     """The worker goes first and PostgreSQL last, the status is 0, and no process is left."""
-    service.signal(signal.SIGTERM)
+    log = service.home / "logs" / "up.log"
+    before = log.stat().st_size
 
+    service.signal(signal.SIGTERM)
     status = service.end()
 
-    stopped = [event["part"] for event in service.events if event.get("state") == "stopped"]
-    assert status == 0, service.told()
-    assert stopped == list(reversed(PARTS))
+    said = log.read_text("utf-8")[before:]
+    assert status == 0, said
+    assert re.findall(r" (\w+) is stopped", said) == list(reversed(PARTS))
     until(lambda: not service.processes(), within=20, told=lambda: str(service.processes()))
