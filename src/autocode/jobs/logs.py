@@ -192,8 +192,8 @@ def _plain(text: object) -> str:
 class StderrHandler(logging.Handler):
     """Writes each record by one call, so that lines of several processes don't mix.
 
-    Its name begins with no underscore: when Prefect is imported, it replaces the root logger's handlers unless
-    one of them looks like somebody's (``prefect/logging/configuration.py``).
+    Its name begins with no underscore: Prefect, when imported, replaces the root logger's handlers unless one
+    of them looks like somebody's (``prefect/logging/configuration.py``).
 
     Args:
         file: the file behind stderr, if somebody may set it aside.
