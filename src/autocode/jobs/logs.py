@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from typing import Any, Final, Literal
 
 from autocode.jobs.errors import JobsError
 
-__all__ = ["Formatter", "about", "configure", "quieten"]
+__all__ = ["Formatter", "about", "configure", "configure_child", "own_file", "quieten"]
 
 _WITHHELD: Final = "(its text may quote a session; it is left out)"
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {
@@ -83,6 +83,28 @@ def configure(
     logging.captureWarnings(capture=True)
     # the default prints a traceback around the first, to the very stream that just failed
     logging.raiseExceptions = False
+
+
+def configure_child(part: str, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
+    """Do what :func:`configure` does in a process that a part starts, as its environment says. Idempotent.
+
+    Args:
+        part: name of the part that it belongs to.
+        folder: where logs are.
+        environ: its environment.
+    """
+    level, form = environ.get("AUTOCODE_LOG_LEVEL"), environ.get("AUTOCODE_LOG_FORMAT")
+    known = level if level in {"debug", "info", "warning", "error"} else "info"
+    file = own_file(folder / f"{part}.log")
+    configure(part, level=known, form="json" if form == "json" else "text", file=file)
+
+
+def own_file(path: Path) -> Path | None:
+    """Return *path* if that is the file behind this process's stderr, as the supervisor makes it."""
+    try:
+        return path if os.path.samestat(path.stat(), os.fstat(2)) else None
+    except OSError:
+        return None
 
 
 def quieten() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autocode.jobs import configuration, crash, logs
@@ -80,7 +79,8 @@ def _run(part: str, flags: Flags, work: Callable[[System, Address, Configuration
     os.environ.update(loaded.environ())
     values = loaded.values
     home.prepare()
-    logs.configure(part, level=values.log_level, form=values.log_format, file=_own_log(home, part))
+    own_file = logs.own_file(home.logs / f"{part}.log")
+    logs.configure(part, level=values.log_level, form=values.log_format, file=own_file)
     crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
 
     try:
@@ -107,12 +107,3 @@ def _work(home: Home, values: Configuration, work: Callable[[System, Address, Co
         prefect_address(home, url=values.prefect_api_url, auth=values.prefect_auth) as address,
     ):
         return work(system, address, values)
-
-
-def _own_log(home: Home, part: str) -> Path | None:
-    """Return the part's log file if that is what stderr is, as the supervisor makes it."""
-    path = home.logs / f"{part}.log"
-    try:
-        return path if os.path.samestat(path.stat(), os.fstat(2)) else None
-    except OSError:
-        return None

@@ -72,6 +72,7 @@ class Supervisor:
         self._looked = looked
         self._last: dict[str, tuple[object, ...]] = {}
         self._started: set[str] = set()
+        self._blind = False
 
     def run(self) -> bool:
         """Run the parts until a request comes, then stop them; say whether all of them ended by themselves.
@@ -140,10 +141,13 @@ class Supervisor:
             time.sleep(_LOOK_SECONDS)
 
     def _tell_while_stopping(self) -> None:
+        if self._blind:
+            return
         try:
             self._tell()
         except Exception:  # noqa: BLE001 - a screen that broke must not keep the parts from being stopped
             _log.exception("can't show how the parts are")
+            self._blind = True
 
 
 def _note(health: Health) -> None:
