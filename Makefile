@@ -3,7 +3,7 @@
 # make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lessons lint typecheck format bench-export prefect-schema requirements clean
+.PHONY: help install demo serve test lessons lint typecheck format bench-export prefect-schema requirements clean
 
 # paths are relative on purpose: the folder's own name may hold spaces
 PY := .venv/bin/python
@@ -22,6 +22,9 @@ install: ## make .venv with everything that work on the project needs
 demo: ## export the sample sessions, kill it halfway, see it finish
 	@sh scripts/install run
 	@$(PY) scripts/demo.py
+
+serve: install ## run the whole service until Ctrl-C; ARGS="--port 8080" goes to it
+	@.venv/bin/autocode-jobs up $(ARGS)
 
 test: install ## run the tests in stages; ARGS="-k lease" goes to pytest
 	@$(PY) scripts/test.py
@@ -47,6 +50,7 @@ bench-export: install ## exports beside tar | zstd | sha256sum; ARGS="--sizes 1,
 
 prefect-schema: install ## write anew what the installed Prefect's migrations make of an empty database
 	@$(PY) scripts/prefect_schema.py
+	@$(PY) scripts/prefect_postgresql.py
 
 requirements: ## pin requirements/*.txt anew from pyproject.toml; ARGS="--upgrade" moves the pins
 	@command -v uv > /dev/null || { echo "make requirements needs uv: pip install uv" >&2; exit 1; }

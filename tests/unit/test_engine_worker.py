@@ -168,7 +168,7 @@ def test_only_an_absolute_entrypoint_is_loaded_without_prefects_help(
     """Pull steps, relative files and modules are left to Prefect, in a temporary folder that is removed."""
     configuration = JobsConfiguration()
     configuration._deployment = DeploymentResponse(
-        flow_id=uuid4(), name="d", entrypoint=entrypoint, pull_steps=pull_steps
+        flow_id=uuid4(), name="d", labels=None, entrypoint=entrypoint, pull_steps=pull_steps
     )
 
     assert (configuration.entrypoint is not None) is direct

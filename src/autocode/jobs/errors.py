@@ -28,6 +28,7 @@
     ├── KindUnknown
     ├── LeadershipLost       this process no longer leads; stand by, write nothing
     ├── IllegalTransition    the job's status forbids what was asked for
+    ├── ServiceRunning       the home already has a service
     ├── RevisionMoved        the job isn't any more as the caller saw it
     └── UsageError           the command line or a call asks for something that makes no sense
 
@@ -62,6 +63,7 @@ __all__ = [
     "RedactionFailed",
     "RevisionMoved",
     "ServerUnavailable",
+    "ServiceRunning",
     "SourceChanged",
     "SourceUnreadable",
     "StepTimedOut",
@@ -312,6 +314,14 @@ class HomeUnusable(Transient):
     type = "home-unusable"
     title = "The data folder can't be used"
     default_hint = "Point AUTOCODE_HOME at a folder that you may write to."
+
+
+class ServiceRunning(JobsError):
+    """The home already has a service. ``data`` has its ``pid``, and its ``url`` once it answers."""
+
+    type = "service-running"
+    title = "The service already runs"
+    default_hint = "Use the one that runs, or stop it: kill -TERM and the process named above."
 
 
 class UsageError(JobsError):

@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from autocode.jobs._version import __version__
+from autocode.jobs.cli import service_commands
 
 __all__ = ["app"]
 
@@ -30,6 +31,7 @@ Examples:
   autocode-jobs export PATH --preview    what would be redacted and lost
   autocode-jobs jobs list
   autocode-jobs verify
+  autocode-jobs up                       the whole service, until Ctrl-C
 
 Data is kept in AUTOCODE_HOME, by default in the platform's data folder.
 NO_COLOR is respected.
@@ -57,6 +59,7 @@ Examples:
 )
 app.command(_jobs)
 app.command(_artifacts)
+service_commands.register(app)
 
 Output = Annotated[
     Path, Parameter(name=["--output", "-o"], help="Folder that gets the bundle; made if it is missing.")

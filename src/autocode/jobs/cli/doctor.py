@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import shutil
 import sqlite3
 import sys
@@ -15,6 +16,7 @@ from typing import Final, Literal
 from rich.text import Text
 
 import autocode
+from autocode.jobs import configuration
 from autocode.jobs._version import __version__
 from autocode.jobs.cli.screen import Screen, bytes_text, plural, visible
 from autocode.jobs.cli.sources import usual_places
@@ -78,6 +80,7 @@ def _installation() -> Iterator[_Finding]:
 def _home() -> Iterator[_Finding]:
     home = Home.from_environment()
     try:
+        os.environ.update(configuration.load(home).environ())
         with open_system(home) as system:
             count = len(queries.list_jobs(system.db, limit=1000))
             broken = audit.broken_link(system.db)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from autocode.jobs import crash
+from autocode.jobs import configuration, crash
 from autocode.jobs.cli.screen import bytes_text
 from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.errors import DiskFull, LedgerUnavailable, ServerUnavailable
@@ -28,9 +28,11 @@ def opened() -> Iterator[System]:
     Raises:
         HomeUnusable: the home can't be written, or a newer version wrote it.
         DiskFull: there is no room.
-        UsageError: ``AUTOCODE_CRASH`` names no crash point; nothing was written.
+        UsageError: ``AUTOCODE_CRASH`` names no crash point, or a setting is wrong; nothing was written.
     """
     home = Home.from_environment()
+    # what the file says counts for everything that asks the environment alone
+    os.environ.update(configuration.load(home).environ())
     crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
     with _full_disk_told(home.path), open_system(home) as system:
         yield system

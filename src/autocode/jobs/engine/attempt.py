@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -37,10 +38,13 @@ from autocode.jobs.errors import (
 from autocode.jobs.kinds import Kind, Produced
 from autocode.jobs.ledger import attempts, results
 from autocode.jobs.ledger.attempts import Attempt
+from autocode.jobs.logs import about
 from autocode.jobs.projection import Outcome
 from autocode.jobs.settings import Home
 
 __all__ = ["AttemptFailed", "fenced_off", "holder_name", "run_attempt"]
+
+_log = logging.getLogger(__name__)
 
 holder_name: Final[ContextVar[str | None]] = ContextVar("holder_name", default=None)
 """The holder under which this process picked the attempt; ``None``: the attempt names itself."""
@@ -86,9 +90,14 @@ async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequen
     with _named(home) as holder:
         attempt = await asyncio.to_thread(_claim, system, kind, payload, run, holder)
         try:
-            with LeaseKeeper(system.db, attempt, lost=_lost(fenced_off.get())) as keeper:
+            with (
+                about(attempt.job_id, attempt.n),
+                LeaseKeeper(system.db, attempt, lost=_lost(fenced_off.get())) as keeper,
+            ):
+                _log.info("attempt begun", extra={"kind": kind.name})
                 context = AttemptContext(system, attempt, keeper)
                 produced = await _perform(kind, payload, context, tasks)
+                _log.info("attempt complete", extra={"digest": produced.digest})
         except JobCancelled as called_off:
             # the state that a flow returns is the one in which its run ends (prefect/states)
             return cast("str", Cancelled(message=called_off.detail))
@@ -158,6 +167,8 @@ async def _perform(
             leave(0.0)
         raise AttemptFailed(ended.detail) from ended
     except Exception as error:
+        # whether that is grave depends on what follows, which reconcile tells
+        _log.info("attempt failed", exc_info=error)
         told = problem(error, step=job.current if job else None, attempt=attempt.n, at=db.clock.now())
         outcome = _outcome(error)
         await asyncio.to_thread(

@@ -16,8 +16,10 @@ import time
 from contextlib import suppress
 from typing import Final
 
+from autocode.jobs import logs
 from autocode.jobs.engine.worker.messages import Frame, Op, receive, send
 from autocode.jobs.engine.worker.processes import become_subreaper, kill_group, reap_any
+from autocode.jobs.settings import Home
 
 __all__ = ["ORPHAN_SECONDS", "main"]
 
@@ -30,6 +32,7 @@ def main(descriptor: int) -> None:
     # what a terminal sends to everybody is for the worker, which decides what becomes of its children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     become_subreaper()
+    logs.configure_child("worker", Home.from_environment().logs)
     control = socket.socket(fileno=descriptor)
     from autocode.jobs.engine.worker.prewarm import prewarm  # noqa: PLC0415 - seconds, and importing this module is cheap
 

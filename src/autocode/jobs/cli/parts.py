@@ -1,0 +1,109 @@
+"""``autocode-jobs api|reconcile|worker``: one part of the service, in the foreground."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from autocode.jobs import configuration, crash, logs
+from autocode.jobs.cli.main import FAILED, USAGE
+from autocode.jobs.configuration import Configuration
+from autocode.jobs.errors import JobsError, UsageError
+from autocode.jobs.settings import Home
+
+if TYPE_CHECKING:
+    from autocode.jobs.engine.server import Address
+    from autocode.jobs.engine.system import System
+
+__all__ = ["api", "reconcile", "worker"]
+
+_log = logging.getLogger(__name__)
+
+Flags = Mapping[str, object]
+
+
+def api(flags: Flags) -> int:
+    """Serve the API until SIGTERM or Ctrl-C; return the exit status."""
+
+    def serve(system: System, address: Address, values: Configuration) -> int:
+        from autocode.jobs.api import process  # noqa: PLC0415 - after Prefect's settings are set
+
+        names = frozenset(name.strip() for name in values.hosts.split(",") if name.strip())
+        return process.serve(
+            system,
+            address,
+            host=values.host,
+            port=values.port,
+            hosts=names,
+            allow_remote=values.allow_remote,
+            prefect_ui=address.url.removesuffix("/api"),
+        )
+
+    return _run("api", flags, serve)
+
+
+def reconcile(flags: Flags) -> int:
+    """Reconcile until SIGTERM or Ctrl-C; return the exit status."""
+
+    def run(system: System, address: Address, _values: Configuration) -> int:
+        from autocode.jobs.engine import daemon  # noqa: PLC0415 - after Prefect's settings are set
+
+        return daemon.run(system, address)
+
+    return _run("reconcile", flags, run)
+
+
+def worker(flags: Flags, *, name: str | None) -> int:
+    """Run jobs until SIGTERM or Ctrl-C; return the exit status."""
+
+    def run(system: System, address: Address, values: Configuration) -> int:
+        from autocode.jobs.engine import worker as work  # noqa: PLC0415 - after Prefect's settings are set
+
+        return work.run(
+            system,
+            address,
+            limit=values.workers,
+            niceness=values.niceness,
+            name=name,
+            grace=values.drain_seconds,
+        )
+
+    return _run("worker", flags, run)
+
+
+def _run(part: str, flags: Flags, work: Callable[[System, Address, Configuration], int]) -> int:
+    home = Home.from_environment()
+    loaded = configuration.load(home, flags=flags)
+    os.environ.update(loaded.environ())
+    values = loaded.values
+    home.prepare()
+    own_file = logs.own_file(home.logs / f"{part}.log")
+    logs.configure(part, level=values.log_level, form=values.log_format, file=own_file)
+    crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
+
+    try:
+        return _work(home, values, work)
+    except UsageError as error:
+        _log.error("%s %s", error.detail, error.hint)
+        return USAGE
+    except JobsError as error:
+        _log.error("%s %s", error.detail, error.hint)
+    except Exception:  # noqa: BLE001 - a part ends with a record of why, never without
+        _log.exception("something unexpected happened")
+    return FAILED
+
+
+def _work(home: Home, values: Configuration, work: Callable[[System, Address, Configuration], int]) -> int:
+    from autocode.jobs.engine.environment import configure_client  # noqa: PLC0415 - after the settings are set
+
+    configure_client(home)
+    from autocode.jobs.engine.connection import prefect_address  # noqa: PLC0415 - as above
+    from autocode.jobs.engine.system import open_system  # noqa: PLC0415 - as above
+
+    with (
+        open_system(home) as system,
+        prefect_address(home, url=values.prefect_api_url, auth=values.prefect_auth) as address,
+    ):
+        return work(system, address, values)

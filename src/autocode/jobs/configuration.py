@@ -1,0 +1,288 @@
+"""Every setting: what it may be, where it was found, and what a wrong one is told.
+
+A setting is looked for on the command line, in the environment, in ``config.toml`` of the data folder, and
+last among the defaults; the first place that has it wins. An empty variable counts as not set. Nothing of
+this is read when the module is imported.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from autocode.jobs.errors import UsageError
+from autocode.jobs.settings import Home
+from autocode.jobs.urls import http_url, listening_host, masked, prefect_url, sqlalchemy_url
+
+__all__ = ["FILE_NAME", "OTHER_VARIABLES", "Configuration", "Loaded", "Setting", "load", "settings"]
+
+FILE_NAME: Final = "config.toml"
+_PREFIX: Final = "AUTOCODE_"
+
+OTHER_VARIABLES: Final = {
+    "AUTOCODE_HOME": "The data folder; everything else is found through it.",
+    "AUTOCODE_CRASH": "A crash point that strikes once: POINT[:NTH], then =kill, =pause or =raise.",
+    "AUTOCODE_TRACEBACK": "1: an error that nobody expected is shown with its traceback.",
+    "AUTOCODE_POSTGRES_FOLDER": "Where the data folder's own PostgreSQL is kept, if not in the data folder.",
+    "AUTOCODE_WORKER_GRACE": "As drain_seconds, for a worker that `prefect worker start` runs.",
+    "AUTOCODE_WORKER_FLOWS": "More modules with flows that a worker imports ahead.",
+}
+"""What is read from the environment alone."""
+
+_UNTOLD: Final = re.compile(
+    r"AUTOCODE_(CRASH_TOKENS|RECONCILED|LEASH|CHROMIUM|FUZZ|SAMPLES|SEEDS|KILL_\w+|TEST_\w+)"
+)
+"""What processes of ours tell each other, and what tests and scripts of the project read."""
+
+_ALSO: Final = {"prefect_api_url": "PREFECT_API_URL", "prefect_auth": "PREFECT_API_AUTH_STRING"}
+"""Prefect's own variables, which count where ours are not set."""
+
+_SECRET: Final = frozenset({"token", "prefect_auth"})
+"""Never shown, and no flags: a command line can be read by every user of the machine."""
+
+_SECRET_INSIDE: Final = frozenset({"database_url", "prefect_api_url", "url"})
+_NO_FLAG: Final = _SECRET | {"url", "processes", "allow_remote", "hosts"}
+
+
+def _setting(default: Any, allowed: str, description: str, **limits: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"allowed": allowed}, **limits)
+
+
+_HttpUrl = Annotated[str, AfterValidator(http_url)]
+_HTTP: Final = "an address that begins with http:// or https://"
+
+
+class Configuration(BaseModel):
+    """The settings that hold, checked. Immutable."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    database_url: Annotated[str, AfterValidator(sqlalchemy_url)] | None = _setting(
+        None,
+        "postgresql://USER:PASSWORD@HOST:PORT/NAME",
+        "The PostgreSQL that holds the ledger and Prefect's tables. Not set: one of the data folder's own.",
+    )
+    prefect_api_url: Annotated[str, AfterValidator(prefect_url)] | None = _setting(
+        None,
+        f"{_HTTP} and ends with /api",
+        "The Prefect server that runs the jobs. Not set: one of the data folder's own.",
+    )
+    prefect_auth: str | None = _setting(
+        None, "USER:PASSWORD", "The auth string of that Prefect server.", min_length=1
+    )
+    url: _HttpUrl | None = _setting(
+        None, _HTTP, "The service that commands talk to. Not set: the one that runs on the data folder."
+    )
+    token: str | None = _setting(
+        None, "a token of that service", "What lets commands into the service named by url.", min_length=1
+    )
+    host: Annotated[str, AfterValidator(listening_host)] = _setting(
+        "127.0.0.1",
+        "an IP address or a host name",
+        "Where the API listens; 127.0.0.1: on this machine alone.",
+    )
+    port: int = _setting(
+        4280, "a whole number from 0 to 65535; 0: any that is free", "The API's port.", ge=0, le=65535
+    )
+    allow_remote: bool = _setting(
+        False, "true or false", "Let host be an address that other machines reach. Put TLS in front of it."
+    )
+    hosts: str = _setting(
+        "",
+        "host names, separated by commas",
+        "Names beside the loopback ones by which browsers and clients may call the API.",
+        pattern=r"\s*([A-Za-z0-9.-]+\s*(,\s*[A-Za-z0-9.-]+\s*)*)?$",
+    )
+    workers: int = _setting(
+        2, "a whole number from 1 to 64", "How many jobs a worker runs side by side.", ge=1, le=64
+    )
+    niceness: int = _setting(
+        10,
+        "a whole number from 0 to 19",
+        "By how much jobs yield the processor to everything else on the machine.",
+        ge=0,
+        le=19,
+    )
+    drain_seconds: float = _setting(
+        5.0,
+        "a number from 0 to 3600",
+        "How long a worker that is told to stop lets its jobs run on before it hands them back.",
+        ge=0,
+        le=3600,
+    )
+    processes: int | None = _setting(
+        None,
+        "a whole number from 0 to 64",
+        "How many processes read sessions in one export; 0 or 1: none. Not set: one a core.",
+        ge=0,
+        le=64,
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info", "debug, info, warning or error", "What is logged: this level and the graver ones."
+    )
+    log_format: Literal["text", "json"] = _setting(
+        "text", "text or json", "How a line of the logs is written."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is to be known about one setting."""
+
+    name: str
+    variables: tuple[str, ...]
+    flag: str
+    default: Any
+    allowed: str
+    description: str
+
+    def shown(self, value: Any) -> str:
+        """Return *value* as it may be shown: a secret only says that it is set."""
+        if value is None:
+            return "-"
+        if self.name in _SECRET:
+            return "***"
+        return masked(value) if self.name in _SECRET_INSIDE else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings that hold, and the place that each comes from.
+
+    Args:
+        values: the settings.
+        sources: for each name a flag, a variable, ``config.toml:LINE`` or ``default``.
+    """
+
+    values: Configuration
+    sources: Mapping[str, str]
+
+    def environ(self) -> dict[str, str]:
+        """Return the variables that make a process of ours find these very settings."""
+        found = {
+            setting.variables[0]: str(getattr(self.values, setting.name))
+            for setting in settings()
+            if self.sources[setting.name] != "default"
+        }
+        return {name: text for name, text in found.items() if text != "None"}
+
+
+def settings() -> tuple[Setting, ...]:
+    """Return all settings in the order in which they are documented."""
+    return tuple(
+        Setting(
+            name=name,
+            variables=(f"{_PREFIX}{name.upper()}", *([_ALSO[name]] if name in _ALSO else [])),
+            flag="" if name in _NO_FLAG else _flag(name),
+            default=field.default,
+            allowed=_extra(field)["allowed"],
+            description=field.description or "",
+        )
+        for name, field in Configuration.model_fields.items()
+    )
+
+
+def load(
+    home: Home, *, flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
+) -> Loaded:
+    """Find every setting. Reads one file, changes nothing.
+
+    Args:
+        home: whose ``config.toml``.
+        flags: values from the command line by name; ``None`` is one that was not given.
+        environ: this process's environment where none is given.
+
+    Raises:
+        UsageError: a value or a name is wrong, or the file can't be read; it tells all of them at once, each
+            with its place and what is allowed there.
+    """
+    environ = os.environ if environ is None else environ
+    wrong: list[str] = list(_unknown_variables(environ))
+    found: dict[str, Any] = {}
+    sources = dict.fromkeys(Configuration.model_fields, "default")
+    for place, name, value, strict in (
+        *_from_file(home.path / FILE_NAME, wrong),
+        *_from_environment(environ),
+        *((_flag(name), name, each, False) for name, each in (flags or {}).items()),
+    ):
+        if value is None:
+            continue
+        try:
+            found[name] = _checked(name, value, strict=strict)
+            sources[name] = place
+        except ValidationError:
+            wrong.append(_refusal(place, name, value))
+    if wrong:
+        raise UsageError(" ".join(wrong), hint="See docs/settings.md, or `autocode-jobs config --help`.")
+    return Loaded(Configuration.model_construct(**found), sources)
+
+
+def _from_file(path: Path, wrong: list[str]) -> Iterator[tuple[str, str, Any, bool]]:
+    try:
+        text = path.read_text("utf-8")
+        table = tomllib.loads(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as error:
+        wrong.append(f"{path} can't be read: {error}.")
+        return
+    for name, value in table.items():
+        place = f"{path}:{_line(text, name)}"
+        if name in Configuration.model_fields:
+            yield place, name, value, True
+        else:
+            wrong.append(f"{place}: no setting is called {name!r}{_guess(name, Configuration.model_fields)}.")
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Any, bool]]:
+    for setting in settings():
+        # the strongest comes last
+        for variable in reversed(setting.variables):
+            yield variable, setting.name, environ.get(variable) or None, False
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    known = [*OTHER_VARIABLES, *(each.variables[0] for each in settings())]
+    for name in sorted(environ):
+        if name.startswith(_PREFIX) and name not in known and not _UNTOLD.fullmatch(name):
+            yield f"No setting is called {name}{_guess(name, known)}."
+
+
+def _checked(name: str, value: Any, *, strict: bool) -> Any:
+    # text of the environment is read as what it stands for; a value of the file has a type already
+    return getattr(Configuration.model_validate({name: value}, strict=strict), name)
+
+
+def _refusal(place: str, name: str, value: Any) -> str:
+    told = "this value" if name in _SECRET | _SECRET_INSIDE else repr(value)
+    return f"{place}: {name} can't be {told}; it takes {_extra(Configuration.model_fields[name])['allowed']}."
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    extra = field.json_schema_extra
+    return dict(extra) if isinstance(extra, dict) else {}
+
+
+def _line(text: str, name: str) -> int:
+    pattern = re.compile(rf"""\s*(\[\s*)?["']?{re.escape(name)}\b""")
+    return next((n for n, line in enumerate(text.splitlines(), start=1) if pattern.match(line)), 1)
+
+
+def _guess(name: str, known: Mapping[str, Any] | list[str]) -> str:
+    # the prefix that all share would make any two names alike
+    short = {each.removeprefix(_PREFIX): each for each in known}
+    close = difflib.get_close_matches(name.removeprefix(_PREFIX), short, n=1, cutoff=0.6)
+    return f"; did you mean {short[close[0]]}" if close else f" (there are {', '.join(known)})"

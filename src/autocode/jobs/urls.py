@@ -1,0 +1,83 @@
+"""Addresses in settings: checked, brought into one form, and shown without their passwords."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+__all__ = ["http_url", "listening_host", "masked", "prefect_url", "sqlalchemy_url"]
+
+_DRIVER: Final = "postgresql+psycopg"
+_SCHEMES: Final = frozenset({"postgres", "postgresql", _DRIVER})
+_HOST_NAME: Final = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*")
+
+
+def sqlalchemy_url(text: str) -> str:
+    """Return the PostgreSQL URL *text* with the driver that this program uses.
+
+    Raises:
+        ValueError: it is the URL of something else, or of nothing.
+    """
+    scheme, separator, rest = text.partition("://")
+    if scheme not in _SCHEMES or not separator or not _split(text).path.strip("/"):
+        raise ValueError("no URL of a PostgreSQL database")
+    return f"{_DRIVER}://{rest}"
+
+
+def http_url(text: str) -> str:
+    """Return the HTTP URL *text* without a slash at its end.
+
+    Raises:
+        ValueError: it is none.
+    """
+    parts = _split(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("no HTTP URL")
+    return text.rstrip("/")
+
+
+def prefect_url(text: str) -> str:
+    """Return the URL *text* of a Prefect server's API, without a slash at its end.
+
+    Raises:
+        ValueError: it is none, or that of the server's pages, which don't end with ``/api``.
+    """
+    url = http_url(text)
+    if not _split(url).path.endswith("/api"):
+        raise ValueError("no URL of a Prefect API")
+    return url
+
+
+def listening_host(text: str) -> str:
+    """Return *text* if it is an IP address or could be a host's name.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        # four numbers with dots are meant as an address, also when one of them is too large
+        if not _HOST_NAME.fullmatch(text) or text.rpartition(".")[2].isdecimal():
+            raise
+    return text
+
+
+def masked(url: str) -> str:
+    """Return *url* with ``***`` for its password and for the values of its query."""
+    parts = _split(url)
+    shown = parts
+    if parts.password is not None:
+        shown = shown._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}")
+    if parts.query:
+        shown = shown._replace(query=re.sub(r"=[^&]*", "=***", parts.query))
+    return shown.geturl()
+
+
+def _split(text: str) -> SplitResult:
+    parts = urlsplit(text)
+    # read for the errors they raise: a port that is no number, brackets that don't match
+    _ = parts.port
+    return parts

@@ -1,0 +1,139 @@
+"""``autocode-jobs up``: everything gets ready, comes back when it is killed, and ends in order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service_command import PARTS, Service, until
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Give a service that the module's tests share, and leave nothing of it running."""
+    service = Service(tmp_path_factory.mktemp("up") / "home")
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def service(shared: Service) -> Service:
+    """Give the shared service, with every part ready."""
+    shared.ensure()
+    return shared
+
+
+def files(home: Path) -> dict[Path, int]:
+    """Return what lies in the home and when each was last written, but for what living parts write."""
+    living = ("postgres", "logs", "prefect", "holders")
+    found = {}
+    for path in home.rglob("*"):
+        if not set(path.relative_to(home).parts) & set(living):
+            found[path] = path.stat().st_mtime_ns
+    return found
+
+
+def test_an_empty_home_becomes_a_service(service: Service) -> None:
+    """Every part is ready, says so with its process, and the API answers where it says."""
+    health = {part: service.health(part) for part in PARTS}
+
+    assert {part["state"] for part in health.values()} == {"ready"}
+    assert all(isinstance(part["pid"], int) for part in health.values())
+    assert httpx.get(f"{service.url()}/livez", timeout=10).status_code == 200
+    assert httpx.get(f"{service.url()}/v1/jobs", timeout=10).status_code == 401
+
+
+def test_a_second_up_is_refused_and_touches_nothing(service: Service) -> None:
+    """It names the process and the address of the first, and ends with status 1."""
+    before = files(service.home)
+
+    second = service.run("up", "--port", "0")
+
+    assert second.returncode == 1
+    assert f"already runs at {service.url()}, as process {service.pid}." in second.stderr
+    assert files(service.home) == before
+
+
+def test_a_login_link_opens_one_browser_session(service: Service) -> None:
+    """The link that the command prints gets a browser in, once, and no log holds its code."""
+    printed = service.run("login")
+    link = printed.stdout.strip()
+    code = re.fullmatch(re.escape(service.url()) + r"/login\?code=(\w+)", link)
+    assert code is not None, printed
+
+    statuses = [
+        httpx.post(
+            f"{service.url()}/login",
+            content=f"code={code[1]}",
+            headers={"Origin": service.url(), "Content-Type": "application/x-www-form-urlencoded"},
+            timeout=10,
+        ).status_code
+        for _ in range(2)
+    ]
+
+    assert statuses == [303, 401]
+    assert not [path for path in service.home.glob("logs/*") if code[1] in path.read_text("utf-8", "replace")]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_is_killed_comes_back(service: Service, part: str) -> None:
+    """After SIGKILL the part is ready again as another process, at its address, and the others stay."""
+    before = {name: service.health(name) for name in PARTS}
+
+    os.kill(before[part]["pid"], signal.SIGKILL)
+    until(
+        lambda: (
+            service.health(part)["restarts"] > before[part]["restarts"]
+            and service.health(part)["state"] == "ready"
+        ),
+        within=120,
+        told=service.told,
+    )
+
+    after = {name: service.health(name) for name in PARTS}
+    assert after[part]["pid"] != before[part]["pid"]
+    assert after[part]["url"] == before[part]["url"]
+    assert {name: after[name]["restarts"] - before[name]["restarts"] for name in PARTS} == {
+        name: int(name == part) for name in PARTS
+    }
+
+
+def test_after_a_killed_supervisor_the_next_up_works(service: Service) -> None:
+    """When the next one is ready, none of the earlier processes lives; a terminal shows how parts are.
+
+    It shows a link to log in as well, whose code is in no file.
+    """
+    before = service.processes()
+
+    service.signal(signal.SIGKILL)
+    service.end()
+    service.start_on_terminal()
+
+    assert not set(before) & set(service.processes())
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", service.shown)
+    assert all(re.search(rf"{part} +ready in [0-9.]+ s", shown) for part in PARTS), shown
+    code = re.search(r"/login\?code=(\w+)", shown)
+    assert code is not None
+    assert not [path for path in service.home.glob("logs/*") if code[1] in path.read_text("utf-8", "replace")]
+
+
+def test_sigterm_stops_everything_in_order(service: Service) -> None:
+    """The worker goes first and PostgreSQL last, the status is 0, and no process is left."""
+    log = service.home / "logs" / "up.log"
+    before = log.stat().st_size
+
+    service.signal(signal.SIGTERM)
+    status = service.end()
+
+    said = log.read_text("utf-8")[before:]
+    assert status == 0, said
+    assert re.findall(r" (\w+) is stopped", said) == list(reversed(PARTS))
+    until(lambda: not service.processes(), within=20, told=lambda: str(service.processes()))
