@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from autocode.jobs._version import __version__
-from autocode.jobs.cli import service_commands
+from autocode.jobs.cli import job_commands, service_commands
 
 __all__ = ["app"]
 
@@ -45,6 +45,8 @@ _jobs = App(
 Examples:
   autocode-jobs jobs list --limit 10
   autocode-jobs jobs show export-20260105-101500-3f2a1c
+  autocode-jobs jobs explain export-20260105-101500-3f2a1c
+  autocode-jobs jobs retry --dead-letters --reason "disk is free again"
 
 {_STATUSES}""",
 )
@@ -60,6 +62,7 @@ Examples:
 app.command(_jobs)
 app.command(_artifacts)
 service_commands.register(app)
+job_commands.register(_jobs)
 
 Output = Annotated[
     Path, Parameter(name=["--output", "-o"], help="Folder that gets the bundle; made if it is missing.")
@@ -91,6 +94,7 @@ Examples:
   autocode-jobs export session.jsonl --preview
   autocode-jobs export session.jsonl --rules acme.toml --allow-list
   autocode-jobs export --yes --json | tail -n 1
+  autocode-jobs export --no-wait          with `autocode-jobs up` running
 
 Exit status: 0 complete, 1 dead or the bundle could not be written,
 2 usage (nothing was changed), 130 interrupted."""
@@ -105,6 +109,15 @@ def export(
     redact: Annotated[
         bool, Parameter(help="Replace secrets by markers. --no-redact keeps them, and adds the raw files.")
     ] = True,
+    root: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--root",
+            negative="",
+            consume_multiple=False,
+            help="With AUTOCODE_URL: a folder that the service there knows by this name.",
+        ),
+    ] = None,
     rules: Annotated[
         Path | None,
         Parameter(
@@ -139,6 +152,14 @@ def export(
             help="Export the usual folders without asking.",
         ),
     ] = False,
+    wait: Annotated[
+        bool,
+        Parameter(
+            name="--wait",
+            show_default=False,
+            help="--no-wait hands the job to the service that runs here, prints it, and returns at once.",
+        ),
+    ] = True,
     json: Annotated[
         bool,
         Parameter(
@@ -156,6 +177,7 @@ def export(
 
     options = work.Options(
         paths=tuple(paths or ()),
+        roots=tuple(root or ()),
         redact=redact,
         rules=rules,
         allow_list=allow_list,
@@ -163,6 +185,7 @@ def export(
         zipped=zipped,
         views=tuple(views or ()),
         yes=yes,
+        wait=wait,
         json=json,
     )
     return work.preview(options) if preview or allow_list else work.export(options)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import secrets
-import select
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
+from autocode.jobs.cli.desk import elsewhere
 from autocode.jobs.cli.export_report import show_attached, show_bundle, show_dead, show_interrupted
 from autocode.jobs.cli.follow import follow
 from autocode.jobs.cli.preview_report import show_allow_list, show_preview
 from autocode.jobs.cli.progress import counting
+from autocode.jobs.cli.questions import confirmed
 from autocode.jobs.cli.runtime import opened
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
+from autocode.jobs.cli.served import export_elsewhere, handed_over, is_served
 from autocode.jobs.cli.sources import (
     Place,
     Selection,
@@ -33,7 +34,7 @@ from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.ledger import jobs, queries
 from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.model import JobStatus
-from autocode.jobs.operations.export import EXPORT, ExportPayload
+from autocode.jobs.operations.export import EXPORT, ExportPayload, Source
 from autocode.jobs.operations.export import preview as operation
 from autocode.jobs.redaction import CustomRules, read_rules
 from autocode.jobs.resource import Job
@@ -42,15 +43,12 @@ from autocode.jobs.settings import Home
 __all__ = ["Options", "export", "preview"]
 
 
-_LOOK_SECONDS: Final = 0.2
-"""Between two looks whether a question was answered."""
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """What was said on the command line."""
 
     paths: tuple[Path, ...] = ()
+    roots: tuple[str, ...] = ()
     redact: bool = True
     rules: Path | None = None
     allow_list: bool = False
@@ -58,6 +56,7 @@ class Options:
     zipped: bool = False
     views: tuple[str, ...] = ()
     yes: bool = False
+    wait: bool = True
     json: bool = False
 
 
@@ -67,6 +66,13 @@ def export(options: Options) -> int:
     Nothing is written before everything that was said makes sense.
     """
     screen = Screen(json_mode=options.json)
+    if elsewhere():
+        return _elsewhere(screen, options)
+    if options.roots:
+        raise UsageError(
+            "--root names folders of a service that AUTOCODE_URL points to, and it isn't set.",
+            hint="Name the folder itself: autocode-jobs export PATH.",
+        )
     views = chosen_views(options.views, zipped=options.zipped)
     check_writable(options.output)
     rules = _rules(options)
@@ -76,7 +82,15 @@ def export(options: Options) -> int:
         asked = ExportPayload(
             sources=as_sources(selections, system.home.add_root), redact=options.redact, rules=rules
         )
-        job = _run(screen, system, asked)
+        if not options.wait and not is_served(system):
+            raise UsageError(
+                "No service runs on this data folder, so nobody would run the job.",
+                hint="Start one: autocode-jobs up. Or leave out --no-wait.",
+            )
+        job = _run(screen, system, asked, wait=options.wait)
+        if not options.wait:
+            handed_over(screen, job)
+            return 0
         try:
             if job.status is not JobStatus.COMPLETE:
                 show_dead(screen, job)
@@ -156,25 +170,13 @@ def _show(screen: Screen, places: Sequence[Place]) -> None:
 
 
 def _ask(screen: Screen) -> None:
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(
-            "Nobody is there to ask whether to export these folders.",
-            hint="Say --yes, or name the folders to export.",
-        )
-    while True:
-        screen.err.print("Export all of this? [Y/n] ", end="", markup=False)
-        said = _answer()
-        if said.strip().casefold() in {"y", "yes"} or said == "\n":
-            return
-        if said == "" or said.strip().casefold() in {"n", "no"}:
-            raise UsageError("Nothing was exported.", hint="Name what to export: autocode-jobs export PATH.")
-
-
-def _answer() -> str:
-    # Ctrl-C just before a read would be heard only when that ends: so read when there is something to read
-    while not select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
-        pass
-    return sys.stdin.readline()
+    if not confirmed(
+        screen,
+        "Export all of this?",
+        nobody="Nobody is there to ask whether to export these folders.",
+        hint="Say --yes, or name the folders to export.",
+    ):
+        raise UsageError("Nothing was exported.", hint="Name what to export: autocode-jobs export PATH.")
 
 
 def _warn_of_itself(screen: Screen, selections: Sequence[Selection], output: Path) -> None:
@@ -204,13 +206,23 @@ def _rules(options: Options) -> CustomRules | None:
     return read_rules(usual) if usual.exists() else None
 
 
-def _run(screen: Screen, system: System, payload: ExportPayload) -> Job:
-    unfinished = jobs.find_unfinished(system.db, EXPORT.name, payload.model_dump(mode="json"))
-    # a job whose every process died is over, and one that died with its result committed is complete
-    sweep_ledger(system)
-    if unfinished is not None and queries.get(system.db, unfinished).status is JobStatus.COMPLETE:
-        # nothing is left to run, but Prefect hasn't heard of the end yet
-        return follow(screen, system, unfinished)
+def _elsewhere(screen: Screen, options: Options) -> int:
+    if not options.roots or options.paths or options.views or options.zipped:
+        raise UsageError(
+            "AUTOCODE_URL points to a service, which neither reads nor writes this machine's folders.",
+            hint="Name its folders with --root, or unset AUTOCODE_URL to export here.",
+        )
+    sources = tuple(Source(root=name) for name in options.roots)
+    payload = ExportPayload(sources=sources, redact=options.redact, rules=_rules(options))
+    return export_elsewhere(screen, payload, wait=options.wait)
+
+
+def _run(screen: Screen, system: System, payload: ExportPayload, *, wait: bool) -> Job:
+    served = is_served(system)
+    if not served:
+        finished = _finish_old(screen, system, payload)
+        if finished is not None:
+            return finished
     new = NewJob(
         job_id=f"export-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         kind=EXPORT.name,
@@ -220,11 +232,24 @@ def _run(screen: Screen, system: System, payload: ExportPayload) -> Job:
         time_limit=EXPORT.time_limit,
     )
     job_id, created = jobs.attach_or_enqueue(system.db, new)
+    if not wait:
+        return queries.get(system.db, job_id)
     try:
         if not created:
             show_attached(screen, queries.get(system.db, job_id))
         return follow(screen, system, job_id)
     except KeyboardInterrupt:
         with suppress(JobsError):
-            show_interrupted(screen, queries.get(system.db, job_id))
+            show_interrupted(screen, queries.get(system.db, job_id), served=served)
         raise
+
+
+def _finish_old(screen: Screen, system: System, payload: ExportPayload) -> Job | None:
+    """Bring what earlier commands left up to date; return this request's own job if it turns out complete."""
+    unfinished = jobs.find_unfinished(system.db, EXPORT.name, payload.model_dump(mode="json"))
+    # a job whose every process died is over, and one that died with its result committed is complete
+    sweep_ledger(system)
+    if unfinished is not None and queries.get(system.db, unfinished).status is JobStatus.COMPLETE:
+        # nothing is left to run, but Prefect hasn't heard of the end yet
+        return follow(screen, system, unfinished)
+    return None

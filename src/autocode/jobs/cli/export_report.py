@@ -29,8 +29,14 @@ def show_attached(screen: Screen, job: Job) -> None:
         screen.note(f"Going on with job {job.job_id}; no step of it is done yet.")
 
 
-def show_interrupted(screen: Screen, job: Job) -> None:
+def show_interrupted(screen: Screen, job: Job, *, served: bool = False) -> None:
     """Say what an interrupted export leaves, and how to go on."""
+    if served and job.result is None and job.status is not JobStatus.DEAD:
+        screen.note(
+            f"No longer following job {job.job_id}: the service goes on with it. The same command follows it "
+            f"again; to call it off: autocode-jobs jobs cancel {job.job_id} --reason TEXT."
+        )
+        return
     if job.result is not None:
         screen.note(
             f"Interrupted. Job {job.job_id} is complete; the same command writes its bundle, and so does "

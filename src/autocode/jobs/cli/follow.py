@@ -8,6 +8,7 @@ from typing import Final
 
 from autocode.jobs.cli.progress import JobView
 from autocode.jobs.cli.screen import Screen
+from autocode.jobs.cli.served import follow_here, is_served
 from autocode.jobs.engine.environment import configure_client
 from autocode.jobs.engine.server import private_server
 from autocode.jobs.engine.system import System
@@ -23,8 +24,10 @@ def follow(screen: Screen, system: System, job_id: str) -> Job:
 
     Raises:
         ServerUnavailable: the private Prefect server did not start.
-        KeyboardInterrupt: Ctrl-C or SIGTERM; the attempt was handed back.
+        KeyboardInterrupt: Ctrl-C or SIGTERM; the attempt was handed back, or the service goes on with it.
     """
+    if is_served(system):
+        return follow_here(screen, system, job_id)
     configure_client(system.home)
     # Prefect takes seconds to import, and its server takes seconds to start: at the same time
     importing = threading.Thread(target=importlib.import_module, args=(_ENGINE,), daemon=True)

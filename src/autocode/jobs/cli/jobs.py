@@ -7,10 +7,8 @@ from typing import Final
 
 from rich.text import Text
 
-from autocode.jobs.cli.runtime import opened
+from autocode.jobs.cli.desk import at_desk
 from autocode.jobs.cli.screen import Screen, bytes_text, local_time, plural
-from autocode.jobs.engine.reconcile import sweep_ledger
-from autocode.jobs.ledger import queries
 from autocode.jobs.model import JobStatus
 from autocode.jobs.resource import Job
 
@@ -49,9 +47,8 @@ _NEEDED: Final = 3
 def list_jobs(limit: int, *, json: bool) -> int:
     """List the newest *limit* jobs."""
     screen = Screen(json_mode=json)
-    with opened() as system:
-        sweep_ledger(system)
-        found = queries.list_jobs(system.db, limit=limit)
+    with at_desk() as desk:
+        found = desk.newest(limit)
     if json:
         for job in found:
             screen.emit(job)
@@ -67,9 +64,8 @@ def list_jobs(limit: int, *, json: bool) -> int:
 def show_job(job_id: str, *, json: bool) -> int:
     """Show one job."""
     screen = Screen(json_mode=json)
-    with opened() as system:
-        sweep_ledger(system)
-        job = queries.get(system.db, job_id)
+    with at_desk() as desk:
+        job = desk.get(job_id)
     if json:
         screen.emit(job)
     else:

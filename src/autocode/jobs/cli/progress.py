@@ -28,14 +28,21 @@ class JobView:
 
     Args:
         screen: where to.
+        waiting_for: what has to answer before anything is known of the job.
         clock: monotonic seconds.
     """
 
-    def __init__(self, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        *,
+        waiting_for: str = "the Prefect server",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._screen = screen
         self._clock = clock
         self._bar = _bar(screen)
-        self._line: TaskID = self._bar.add_task("starting the Prefect server", total=None, amount="")
+        self._line: TaskID = self._bar.add_task(f"waiting for {waiting_for}", total=None, amount="")
         self._state: tuple[object, ...] | None = None
         self._told: tuple[object, ...] | None = None
         self._due = 0.0
