@@ -20,8 +20,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Scheduled
 
-from autocode.jobs import kinds
-from autocode.jobs.engine import locks
+from autocode.jobs import kinds, locks
 from autocode.jobs.engine.loading import load_flow
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.submit import attempt_key

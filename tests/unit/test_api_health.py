@@ -13,9 +13,9 @@ import pytest
 import sqlalchemy as sa
 
 from api_world import Api, noop, opened
+from autocode.jobs import locks
 from autocode.jobs.api import health
 from autocode.jobs.api.settings import Settings
-from autocode.jobs.engine import locks
 from autocode.jobs.errors import LedgerUnavailable
 from autocode.jobs.ledger import queries, schema
 from autocode.jobs.ledger.database import Database

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from api_world import BASE, NOOP, Api, complete, kill
+from autocode.jobs import locks
 from autocode.jobs.client import Client, discover
-from autocode.jobs.engine import locks
 from autocode.jobs.errors import (
     JobConflict,
     JobFinished,

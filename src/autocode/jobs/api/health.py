@@ -14,12 +14,12 @@ import httpx
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from autocode.jobs import locks
 from autocode.jobs.api.problems import RETRY_SECONDS, JsonResponse, discreet
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.clock import parse_time, rfc3339
-from autocode.jobs.engine import locks
 from autocode.jobs.errors import JobsError
 from autocode.jobs.ledger import glances
 from autocode.jobs.settings import LEASE_SECONDS

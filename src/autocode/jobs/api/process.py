@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 import uvicorn
 from fastapi import FastAPI
 
+from autocode.jobs import locks
 from autocode.jobs.api.app import create_app
 from autocode.jobs.api.service import Service
 from autocode.jobs.api.settings import Settings, is_loopback
 from autocode.jobs.clock import rfc3339
-from autocode.jobs.engine import locks
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import UsageError

@@ -17,7 +17,7 @@ from typing import Final
 
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from autocode.jobs.engine import locks
+from autocode.jobs import locks
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.system import System
 from autocode.jobs.engine.worker.prefect_worker import JobsWorker
