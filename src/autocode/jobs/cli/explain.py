@@ -136,10 +136,11 @@ def _show(screen: Screen, found: Timeline, prefect_url: str | None) -> None:
 
 
 def _show_runs(screen: Screen, found: Timeline, prefect_url: str | None) -> None:
+    pages = None if prefect_url is None else prefect_url.removesuffix("/api")
     for entry in found.entries:
         if isinstance(entry, timeline.Due) and entry.flow_run_id is not None:
             run = entry.flow_run_id
-            where = run if prefect_url is None else f"{prefect_url}/runs/flow-run/{run}"
+            where = run if pages is None else f"{pages}/runs/flow-run/{run}"
             screen.row(f"run {entry.attempt}", where)
 
 
