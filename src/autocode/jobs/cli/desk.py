@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Protocol
 
-from autocode.jobs.cli.runtime import opened
+from autocode.jobs.cli.runtime import configured, opened
 from autocode.jobs.client import Client, discover
 from autocode.jobs.engine.announce import lives
 from autocode.jobs.engine.reconcile import sweep_ledger
@@ -63,7 +63,8 @@ def actor() -> str:
 
 
 def elsewhere() -> bool:
-    """Say whether ``AUTOCODE_URL`` sends commands to a service instead of this machine's data folder."""
+    """Say whether ``AUTOCODE_URL``, or ``url`` in the settings, sends commands to a service."""
+    configured()
     return bool(os.environ.get("AUTOCODE_URL"))
 
 

@@ -1,4 +1,4 @@
-"""Opening the home for a command."""
+"""Opening the data folder for a command, with the settings that lie in it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,27 @@ from typing import Final
 
 from autocode.jobs import configuration, crash
 from autocode.jobs.cli.screen import bytes_text
+from autocode.jobs.configuration import FILE_NAME, load
 from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.errors import DiskFull, LedgerUnavailable, ServerUnavailable
 from autocode.jobs.settings import Home
 
-__all__ = ["opened"]
+__all__ = ["configured", "opened"]
 
 _ENOUGH: Final = 8_000_000
 """Bytes with which both databases can begin; with less, a failure of theirs is put down to that."""
+
+
+def configured() -> Home:
+    """Return the data folder, once what its ``config.toml`` sets is in force for this process. Idempotent.
+
+    Raises:
+        UsageError: a setting is wrong; the detail names its place.
+    """
+    home = Home.from_environment()
+    if (home.path / FILE_NAME).exists():
+        os.environ.update(load(home).environ())
+    return home
 
 
 @contextmanager
