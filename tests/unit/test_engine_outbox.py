@@ -22,6 +22,7 @@ from autocode.jobs.engine.connection import prefect_address
 from autocode.jobs.engine.deployments import Deployments
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.rescue import SeenRun
+from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.submit import Submitter
 from autocode.jobs.engine.system import System
 from autocode.jobs.engine.view import PrefectView
@@ -374,6 +375,32 @@ def test_a_view_never_waits_for_prefect_and_forgets_what_it_saw_before_an_outage
 
     assert (before, during, after) == ({}, {"r": running}, {})
     assert (closed, asked, news) == (False, 0, 2)
+
+
+def test_a_look_that_fails_in_an_unknown_way_is_followed_by_the_next(prefect: Any) -> None:
+    """An answer that can't be read ends neither the view nor the leader; an id of nobody's is gone."""
+
+    class Broken(Answers):
+        async def look(self, run_ids: Any) -> dict[str, SeenRun]:
+            self.asked += 1
+            raise ZeroDivisionError
+
+    answers: Any = Broken({})
+
+    async def story() -> dict[str, SeenRun]:
+        view = PrefectView(answers, lambda: None)
+        await view.look(["r"])
+        following = asyncio.create_task(view.follow())
+        while answers.asked < 2:
+            await asyncio.sleep(0)
+            assert not following.done()
+            view.ask()
+        following.cancel()
+        return await PrefectRuns(prefect).look(["no-id-of-prefect"])
+
+    seen = asyncio.run(story())
+
+    assert seen["no-id-of-prefect"].state.gone
 
 
 @pytest.mark.parametrize(

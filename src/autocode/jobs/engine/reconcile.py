@@ -222,7 +222,8 @@ class Reconciler:
             error=told,
             renewals=None if whatever else latest.renewals,
         )
-        if ended:
+        # a one-shot command has a person before it, who is told by the job itself
+        if ended and self._rescue is not None:
             about = {"job_id": latest.job_id, "attempt": latest.n}
             logger.warning("attempt ended as %s: %s", ending.outcome.value, ending.message, extra=about)
 

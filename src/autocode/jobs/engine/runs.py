@@ -62,13 +62,16 @@ class PrefectRuns:
 
         It is also settled where Prefect refuses the state: nothing is ever forced.
         """
+        known = _uuid(run_id)
+        if known is None:
+            return True
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                now = (await self._client.read_flow_run(UUID(run_id))).state
+                now = (await self._client.read_flow_run(known)).state
                 kind = "" if now is None else now.type.value
                 if kind not in ENDED_STATES:
                     final = _final_state(outcome, message, kind)
-                    await self._client.set_flow_run_state(UUID(run_id), final)
+                    await self._client.set_flow_run_state(known, final)
         except ObjectNotFound:
             return True
         except (httpx.HTTPError, TimeoutError):
@@ -77,7 +80,8 @@ class PrefectRuns:
 
     async def _read(self, run_ids: Collection[str]) -> list[FlowRun]:
         found: list[FlowRun] = []
-        for some in _chunks(UUID(each) for each in run_ids):
+        # what is no id of Prefect's can't be one of its runs, and is answered as gone
+        for some in _chunks(each for each in map(_uuid, run_ids) if each is not None):
             wanted = FlowRunFilter(id=FlowRunFilterId(any_=some))
             found += await self._client.read_flow_runs(flow_run_filter=wanted, limit=_AT_ONCE)
         return found
@@ -95,6 +99,13 @@ class PrefectRuns:
             found = await self._client.read_deployments(deployment_filter=wanted, limit=_AT_ONCE)
             missing -= {each.id for each in found}
         return missing
+
+
+def _uuid(run_id: str) -> UUID | None:
+    try:
+        return UUID(run_id)
+    except ValueError:
+        return None
 
 
 def _chunks(ids: Iterable[UUID]) -> Iterable[list[UUID]]:

@@ -69,7 +69,12 @@ class PrefectView:
             except TimeoutError:
                 pass
             self._asked.clear()
-            await self._refresh()
+            try:
+                await self._refresh()
+            except Exception:
+                # whatever one answer holds, the next look may do better; the ledger's work goes on
+                logger.exception("Prefect's answer can't be read")
+                self._seen, self._answers = {}, False
             # events come in bursts, and each look reads every open run
             await asyncio.sleep(_BREATH_SECONDS)
 
