@@ -47,6 +47,10 @@ _IMPORTED: Final = (
     "prefect.logging.handlers",
     "prefect._internal.metrics",
     "prefect.runtime",
+    # the first call of a task imports graphviz with it, for a drawing that nobody asks for
+    "prefect.utilities.visualization",
+    # what the first request looks its host up with
+    "encodings.idna",
     "autocode.jobs.engine.attempt",
     "autocode.jobs.engine.worker.execution",
     "sqlalchemy.dialects.sqlite",
