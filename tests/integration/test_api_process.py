@@ -16,9 +16,9 @@ import pytest
 
 from api_served import Serving, served, until
 from autocode.jobs.api.process import serve
-from autocode.jobs.locks import is_held
 from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.errors import UsageError
+from autocode.jobs.locks import is_held
 from autocode.jobs.settings import Home
 
 NOOP = "scenario-noop"
