@@ -99,6 +99,9 @@ class _Service:
                 follower.close()
 
     def _told(self, health: Health) -> None:
+        if health.state is State.STOPPING:
+            # it is a client of PostgreSQL itself, which would wait for it
+            self._watch.stop(within=0.0)
         self._screen.told(health)
         if health.state is State.READY and health.url != self._urls.get(health.name):
             self._urls[health.name] = health.url
