@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
 from autocode.jobs import locks
 from autocode.jobs.engine import oneshot, prefect_schema, server
@@ -29,7 +30,7 @@ from autocode.jobs.settings import Home
 from autocode.jobs.testing import scenarios
 from engine_world import SOURCES, Engine, until
 
-pytest_plugins = ["fixtures_engine"]
+pytest_plugins = ["fixtures_engine", "fixtures_postgres"]
 # Prefect leaves the socket of its event client to the garbage collector
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -291,3 +292,22 @@ def test_a_server_whose_home_is_removed_ends(tmp_path: Path, own_sources: None) 
     shutil.rmtree(home.path)
 
     until(lambda: not process.exists(), within=20)
+
+
+def test_prefects_tables_lie_beside_a_ledger_that_a_url_names(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a database by URL the server keeps its tables there, in a schema apart from the ledger's."""
+    monkeypatch.setenv("AUTOCODE_DATABASE_URL", postgres_url)
+    home = Home(tmp_path / "home")
+    home.prepare()
+    tables = sa.text("SELECT schemaname FROM pg_tables WHERE tablename = 'events' ORDER BY 1")
+
+    with open_system(home) as system, private_server(home) as address:
+        answer = httpx.get(f"{address.url}/health", trust_env=False)
+        with system.db.read() as tx:
+            found = tx.execute(tables).scalars().all()
+
+    assert answer.status_code == httpx.codes.OK
+    assert found == ["prefect", "public"]
+    assert not (home.prefect / "prefect.db").exists()

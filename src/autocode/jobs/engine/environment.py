@@ -37,8 +37,8 @@ def child_environment(home: Home) -> dict[str, str]:
     SQLite takes one writer at a time, and Prefect's client sleeps for seconds when it is told to come back.
     So every service that a one-shot run doesn't need is off; the recorder of task runs stays, in batches.
 
-    Where the ledger is in the home's own PostgreSQL the server's database is there too, every service is on,
-    and so is the UI. The server's process finds out the rest (:mod:`prefect_postgresql`), once it holds what
+    Where the ledger is in a PostgreSQL the server's tables are there too, every service is on, and so is the
+    UI. The server's process finds out the rest (:mod:`prefect_postgresql`), once it holds what
     keeps PostgreSQL running.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
@@ -58,8 +58,8 @@ def child_environment(home: Home) -> dict[str, str]:
 
 
 def on_postgresql(home: Home) -> bool:
-    """Say whether the home's Prefect server has its database in the home's own PostgreSQL."""
-    return chosen(home).kind == "embedded"
+    """Say whether the home's Prefect server has its tables in a PostgreSQL: the home's own, or one by URL."""
+    return chosen(home).kind != "sqlite"
 
 
 def _with_sqlite(home: Home) -> dict[str, str]:
@@ -75,7 +75,8 @@ def _with_sqlite(home: Home) -> dict[str, str]:
 def _with_postgresql(home: Home) -> dict[str, str]:
     from autocode.jobs.postgres.place import PREFECT_DATABASE, url_of  # noqa: PLC0415 - loads a driver
 
-    url = url_of(home, PREFECT_DATABASE, driver="asyncpg")
+    own = chosen(home).kind == "embedded"
+    url = url_of(home, PREFECT_DATABASE, driver="asyncpg") if own else None
     return {
         **({"PREFECT_API_DATABASE_CONNECTION_URL": url} if url is not None else {}),
         "PREFECT_UI_ENABLED": "true",

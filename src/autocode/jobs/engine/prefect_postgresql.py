@@ -14,15 +14,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+import sqlalchemy as sa
 
+from autocode.jobs.engine.databases import chosen
 from autocode.jobs.errors import LedgerUnavailable
 from autocode.jobs.postgres.place import PREFECT_DATABASE, url_of
 from autocode.jobs.settings import Home, write_durably
 
-__all__ = ["FILE", "dump", "lay", "note_schema", "server_environment", "text"]
+__all__ = ["FILE", "SCHEMA", "dump", "lay", "note_schema", "server_environment", "text"]
 
 FILE: Final = "prefect_postgresql.sql"
 """Name of the dump, beside this module."""
+
+SCHEMA: Final = "prefect"
+"""The schema of Prefect's tables in a database that holds the ledger as well: both have a table `events`."""
 
 _HEADER: Final = """\
 -- prefect {version}
@@ -37,11 +42,15 @@ _LOCK: Final = 0x70726566656374
 def server_environment(home: Home) -> dict[str, str]:
     """Return what a Prefect server on the home's PostgreSQL has to know; make its schema if need be.
 
-    PostgreSQL must run; see :mod:`autocode.jobs.postgres.client`.
+    The home's own PostgreSQL must run; see :mod:`autocode.jobs.postgres.client`. One that is named by its URL
+    gets Prefect's tables beside the ledger's, in a schema of their own.
 
     Raises:
         LedgerUnavailable: PostgreSQL doesn't answer.
     """
+    choice = chosen(home)
+    if choice.kind == "url":
+        return _beside_ledger(choice.url)
     try:
         with _connected(home) as connection:
             if lay(connection):
@@ -54,6 +63,29 @@ def server_environment(home: Home) -> dict[str, str]:
     return {
         "PREFECT_API_DATABASE_CONNECTION_URL": url,
         "PREFECT_API_DATABASE_MIGRATE_ON_START": "false" if current else "true",
+    }
+
+
+def _beside_ledger(url: str) -> dict[str, str]:
+    """Make the schema that Prefect's tables lie in; its own migrations do the rest."""
+    parsed = sa.make_url(url)
+    try:
+        libpq = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(libpq, autocommit=True, connect_timeout=5) as connection:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    except psycopg.Error as error:
+        raise LedgerUnavailable(
+            f"Prefect's schema can't be made in the database that AUTOCODE_DATABASE_URL names: {error}.",
+            hint="Let its user create schemas there, or name a Prefect server of your own: PREFECT_API_URL.",
+        ) from error
+    # asyncpg has another name for it than libpq
+    query = {("ssl" if name == "sslmode" else name): value for name, value in parsed.query.items()}
+    driven = parsed.set(drivername="postgresql+asyncpg", query=query)
+    return {
+        "PREFECT_API_DATABASE_CONNECTION_URL": driven.render_as_string(hide_password=False),
+        # extensions that somebody installed before are found where they are
+        "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_SEARCH_PATH": f"{SCHEMA},public",
+        "PREFECT_API_DATABASE_MIGRATE_ON_START": "true",
     }
 
 

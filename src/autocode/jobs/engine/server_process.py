@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from autocode.jobs import locks
+from autocode.jobs.engine.databases import chosen
 from autocode.jobs.engine.environment import leave_out_grammar, note_schema, on_postgresql
 from autocode.jobs.settings import Home, write_durably
 
@@ -62,7 +63,8 @@ def _use_postgresql(home: Home, listener: socket.socket, stack: contextlib.ExitS
     from autocode.jobs.engine import prefect_postgresql  # noqa: PLC0415 - a driver that SQLite doesn't need
     from autocode.jobs.postgres.client import running  # noqa: PLC0415 - see above
 
-    stack.enter_context(running(home))
+    if chosen(home).kind == "embedded":
+        stack.enter_context(running(home))
     os.environ.update(prefect_postgresql.server_environment(home))
     os.environ["PREFECT_UI_API_URL"] = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
 
@@ -70,6 +72,7 @@ def _use_postgresql(home: Home, listener: socket.socket, stack: contextlib.ExitS
 def _note_schema(home: Home) -> None:
     if not on_postgresql(home):
         note_schema(home)
+    if chosen(home).kind != "embedded":
         return
     from autocode.jobs.engine import prefect_postgresql  # noqa: PLC0415 - see _use_postgresql
 
