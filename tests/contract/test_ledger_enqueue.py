@@ -96,7 +96,7 @@ def test_bad_ids_are_refused(database: Database, job_id: str) -> None:
     assert rows(database, schema.jobs) == []
 
 
-@pytest.mark.parametrize("job_id", ["0", "Z", "a" * 128, "prefect:0f-1.2_3"])
+@pytest.mark.parametrize("job_id", ["0", "Z", "a" * 128, "team:0f-1.2_3"])
 def test_ids_at_the_edge_are_accepted(database: Database, job_id: str) -> None:
     """Every id that the contract allows is accepted."""
     assert jobs.enqueue(database, new_job(job_id))
@@ -360,3 +360,11 @@ def test_twenty_threads_with_one_key_and_two_payloads(database: Database) -> Non
     assert [bool(each) for each in outcomes if isinstance(each, jobs.Accepted)].count(True) == 1
     assert sum(isinstance(outcome, JobConflict) for outcome in outcomes) == 10
     assert len(rows(database, schema.jobs)) == 1
+
+
+def test_the_ids_of_adopted_jobs_are_nobody_elses(database: Database) -> None:
+    """An id under which a run of Prefect's own would be adopted can't be taken by a request."""
+    with pytest.raises(UsageError, match="Prefect"):
+        jobs.enqueue(database, new_job("prefect:8a9c1f52", origin="api"))
+
+    assert jobs.enqueue(database, new_job("prefect:8a9c1f52", origin="prefect")).new

@@ -31,9 +31,6 @@ from autocode.jobs.projection import Outcome
 
 __all__ = ["RunRefused", "Submitter", "attempt_key", "identify", "submit_adopted", "submit_planned"]
 
-_ADOPTED: Final = "prefect"
-"""What the id of an adopted job starts with; its first run's id follows."""
-
 _ANSWER_SECONDS: Final = 10.0
 """How long Prefect may take to make a run; its client would try again for a minute on its own."""
 
@@ -65,7 +62,7 @@ def identify(run: FlowRun) -> tuple[str, int | None]:
     job_id, _, number = rest.rpartition(":")
     if prefix == "job" and job_id and number.isdecimal():
         return job_id, int(number)
-    return f"{_ADOPTED}:{run.id}", None
+    return f"{jobs.ADOPTED}{run.id}", None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +232,10 @@ async def submit_adopted(system: System, client: PrefectClient) -> None:
 
 
 async def _adopted_run(client: PrefectClient, job_id: str) -> FlowRun | None:
-    prefix, _, run_id = job_id.partition(":")
-    if prefix != _ADOPTED:
+    if not job_id.startswith(jobs.ADOPTED):
         return None
     try:
-        return await client.read_flow_run(UUID(run_id))
+        return await client.read_flow_run(UUID(job_id.removeprefix(jobs.ADOPTED)))
     except (ObjectNotFound, ValueError):
         return None
 

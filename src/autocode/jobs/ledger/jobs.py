@@ -20,6 +20,7 @@ from autocode.jobs.model import TERMINAL, JobStatus
 from autocode.jobs.retry import Backoff
 
 __all__ = [
+    "ADOPTED",
     "JOB_ID",
     "NewJob",
     "attach_or_enqueue",
@@ -32,6 +33,9 @@ __all__ = [
 ]
 
 _LONGEST_KEY: Final = 255
+
+ADOPTED: Final = "prefect:"
+"""What the id of a job begins with that Prefect started; its first run's id follows."""
 
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -108,6 +112,11 @@ def enqueue(db: Database, new: NewJob, *, flow_run_id: str | None = None) -> Acc
         raise UsageError(
             f"{new.job_id!r} is no job id.",
             hint="Use letters, digits, '.', '_', ':' and '-', at most 128, starting with a letter or digit.",
+        )
+    if new.job_id.startswith(ADOPTED) and new.origin != "prefect":
+        raise UsageError(
+            f"{new.job_id!r} is the id that a run of Prefect's own would get.",
+            hint=f"Choose an id that doesn't begin with {ADOPTED!r}.",
         )
     _check_key(new.idempotency_key)
     with db.write() as tx:
