@@ -26,7 +26,7 @@ from autocode.jobs.engine.submit import Submitter
 from autocode.jobs.engine.system import System
 from autocode.jobs.engine.view import PrefectView
 from autocode.jobs.errors import UsageError
-from autocode.jobs.ledger import attempts, jobs, queries, schema
+from autocode.jobs.ledger import attempts, glances, jobs, queries, schema
 from autocode.jobs.model import JobStatus
 from autocode.jobs.projection import Outcome, RunState
 from autocode.jobs.settings import Home
@@ -147,13 +147,19 @@ def test_a_pass_makes_pool_deployment_and_one_run_an_attempt(system: System, pre
     [pool], [(made, deployment)] = prefect.pools, prefect.deployments.items()
     assert (pool.name, pool.type) == ("autocode", "autocode-jobs")
     assert (deployment["name"], deployment["entrypoint"]) == ("service", scenarios.NOOP.flow)
+    key = f"job:{glances.epoch(system.db)}"
     by_key = {each["idempotency_key"]: each for each in prefect.created}
     assert {each["deployment"] for each in prefect.created} == {made}
-    assert by_key["job:a:1"]["name"] == "scenario-noop s-1 · attempt 1"
-    assert by_key["job:b:1"]["name"] == "scenario-noop b · attempt 1"
-    assert set(by_key["job:a:1"]["tags"]) == {"autocode-jobs", "kind:scenario-noop", "job:a", "session:s-1"}
+    assert by_key[f"{key}:a:1"]["name"] == "scenario-noop s-1 · attempt 1"
+    assert by_key[f"{key}:b:1"]["name"] == "scenario-noop b · attempt 1"
+    assert set(by_key[f"{key}:a:1"]["tags"]) == {
+        "autocode-jobs",
+        "kind:scenario-noop",
+        "job:a",
+        "session:s-1",
+    }
     [due] = {row.due_at for row in rows(system.db, schema.attempts) if row.job_id == "a"}
-    assert by_key["job:a:1"]["state"].state_details.scheduled_time == due
+    assert by_key[f"{key}:a:1"]["state"].state_details.scheduled_time == due
 
 
 def test_a_job_that_a_living_command_drives_is_left_to_it(system: System, prefect: Any) -> None:
@@ -238,7 +244,9 @@ def test_a_process_that_dies_after_the_run_was_made_finds_the_same_run_again(
     submitting(system, prefect)
 
     assert between is None
-    assert [each["idempotency_key"] for each in prefect.created] == ["job:a:1", "job:a:1"]
+    assert [each["idempotency_key"] for each in prefect.created] == [
+        f"job:{glances.epoch(system.db)}:a:1"
+    ] * 2
     assert rows(system.db, schema.attempts)[0].flow_run_id is not None
 
 
@@ -268,7 +276,7 @@ def test_an_adopted_job_goes_on_on_its_own_deployment_while_there_is_one(
     submitting(system, prefect)
 
     [made] = prefect.created
-    assert made["idempotency_key"] == f"job:{job_id}:2"
+    assert made["idempotency_key"] == f"job:{glances.epoch(system.db)}:{job_id}:2"
     assert (made["deployment"] == own) is known
 
 
