@@ -29,6 +29,8 @@ COMMANDS = (
     ("worker",),
     ("login",),
     ("config",),
+    ("backup",),
+    ("restore",),
 )
 
 

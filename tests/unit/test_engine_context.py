@@ -155,7 +155,7 @@ def test_a_run_says_by_its_key_which_attempt_it_is(key: str | None, expected: tu
 
 
 def test_an_id_that_looks_like_an_epoch_is_known_by_the_tags_of_its_run() -> None:
-    """A run of an earlier version, whose key has no epoch, keeps its job also where the id begins like one."""
+    """A run of an earlier version, without an epoch, keeps its job also where the id begins like one."""
     key, tags = "job:0123456789ab:a:12", ["autocode-jobs", "job:0123456789ab:a"]
     run = FlowRun(id=uuid4(), flow_id=uuid4(), idempotency_key=key, tags=tags)
 
