@@ -101,7 +101,10 @@ def test_the_commands_of_the_examples_exist(
 
     for words in examples:
         parsed, _, _ = app.parse_args(words[1:], exit_on_error=False, print_error=False)
-        assert parsed.__module__ in {"autocode.jobs.cli.commands", "autocode.jobs.cli.service_commands"}
+        assert parsed.__module__ in {
+            f"autocode.jobs.cli.{name}"
+            for name in ("commands", "service_commands", "job_commands", "backup_commands")
+        }
     assert examples != []
 
 

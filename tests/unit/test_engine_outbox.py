@@ -23,13 +23,15 @@ from autocode.jobs.engine.deployments import Deployments
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.rescue import SeenRun
 from autocode.jobs.engine.submit import Submitter
-from autocode.jobs.engine.system import System
+from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.engine.view import PrefectView
 from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import attempts, glances, jobs, queries, schema
 from autocode.jobs.model import JobStatus
+from autocode.jobs.operations.backup import back_up, restore
 from autocode.jobs.projection import Outcome, RunState
 from autocode.jobs.settings import Home
+from autocode.jobs.store import LocalStore
 from autocode.jobs.testing import scenarios
 from ledger_world import look, new_job, rows
 from reconcile_world import opened, template
@@ -248,6 +250,28 @@ def test_a_process_that_dies_after_the_run_was_made_finds_the_same_run_again(
         f"job:{glances.epoch(system.db)}:a:1"
     ] * 2
     assert rows(system.db, schema.attempts)[0].flow_run_id is not None
+
+
+def test_a_restored_ledger_meets_no_run_of_the_time_after_its_backup(
+    system: System, prefect: Any, tmp_path: Path
+) -> None:
+    """Attempt 1 ran after the backup; restored to before it, the job gets a run under another key."""
+    accept(system, "a")
+    store = LocalStore(system.home.store)
+    made = back_up(system.home, system.db, store, tmp_path / "b.tar")
+    submitting(system, prefect)
+    home = Home(tmp_path / "restored")
+    restore(made.file, home, actor="ann")
+
+    with open_system(home) as restored:
+        count = submitting(restored, prefect)
+        epochs = [glances.epoch(each.db) for each in (system, restored)]
+
+    assert count == 1
+    assert [each["idempotency_key"] for each in prefect.created] == [f"job:{epoch}:a:1" for epoch in epochs]
+    assert epochs[0] != epochs[1]
+    seen = [FlowRun(flow_id=uuid4(), idempotency_key=each["idempotency_key"]) for each in prefect.created]
+    assert [submit.identify(run) for run in seen] == [("a", 1)] * 2
 
 
 def test_a_job_of_an_unknown_kind_waits(system: System, prefect: Any) -> None:

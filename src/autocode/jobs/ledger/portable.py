@@ -25,6 +25,9 @@ _BATCH: Final = 1000
 Form = Literal["json", "time", "plain"]
 """How a column is written: a JSON value, RFC 3339, or as it is."""
 
+_MANY: Final = 250
+"""Values in one statement; SQLite takes a thousand in every version."""
+
 _FORMS: Final[dict[type[Any], Form]] = {Json: "json", UtcTime: "time"}
 _TYPES: Final[dict[Form, type[sa.types.TypeEngine[Any]]]] = {
     "json": Json,
@@ -100,7 +103,7 @@ def whose(db: Database, digest: str) -> list[str]:
             jobs |= set(made.scalars())
             pairs = [holder.split(":", 1) for holder in holders.scalars()]
             jobs |= {name for kind, name in pairs if kind in {"job", "result"}}
-            waiting = [name for kind, name in pairs if kind == "object" and name not in asked][:_BATCH]
+            waiting = [name for kind, name in pairs if kind == "object" and name not in asked][:_MANY]
             asked |= set(waiting)
             if not waiting:
                 break
