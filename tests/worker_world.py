@@ -24,7 +24,7 @@ from autocode.jobs import kinds, locks
 from autocode.jobs.engine.loading import load_flow
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.submit import attempt_key
-from autocode.jobs.ledger import attempts
+from autocode.jobs.ledger import attempts, glances
 from engine_world import SOURCES, Engine, prefect_client, until
 
 DRIVER = Path(__file__).with_name("worker_run.py")
@@ -115,7 +115,7 @@ class World:
                 run = await client.create_flow_run_from_deployment(
                     deployment,
                     parameters={"witness": str(self.engine.witness), **payload},
-                    idempotency_key=attempt_key(job_id, n),
+                    idempotency_key=attempt_key(glances.epoch(self.engine.system.db), job_id, n),
                     state=Scheduled(scheduled_time=datetime.now(UTC) + (due or timedelta())),
                 )
                 return run.id

@@ -13,7 +13,7 @@ from autocode.jobs import crash
 from autocode.jobs.clock import parse_time
 from autocode.jobs.engine.oneshot import run_to_end
 from autocode.jobs.engine.server import Address
-from autocode.jobs.ledger import attempts, events, results, retries
+from autocode.jobs.ledger import attempts, events, glances, results, retries
 from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.testing import scenarios
 from autocode.jobs.testing.scenarios import witnessed
@@ -61,7 +61,7 @@ def test_a_job_goes_from_queued_over_running_to_complete(served: Served) -> None
 
 
 def test_each_attempt_is_one_flow_run_with_the_key_of_the_attempt(served: Served) -> None:
-    """Every attempt has a flow run of its own, which Prefect knows by the key job:<id>:<n>."""
+    """Every attempt has a flow run of its own, which Prefect knows by the key job:<epoch>:<id>:<n>."""
     engine, address = served
 
     job, _ = engine.run(scenarios.BROKEN, "keys")
@@ -70,7 +70,8 @@ def test_each_attempt_is_one_flow_run_with_the_key_of_the_attempt(served: Served
 
     assert job.status is JobStatus.DEAD
     assert len({row.flow_run_id for row in rows}) == 3
-    assert {run.idempotency_key for run in runs} == {"job:keys:1", "job:keys:2", "job:keys:3"}
+    epoch = glances.epoch(engine.system.db)
+    assert {run.idempotency_key for run in runs} == {f"job:{epoch}:keys:{n}" for n in (1, 2, 3)}
     assert {str(run.state.type.value) for run in runs if run.state is not None} == {"FAILED"}
     assert [row.run_closed for row in rows] == [True, True, True]
 

@@ -25,7 +25,7 @@ from autocode.jobs.engine.announce import lives
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.system import open_system
-from autocode.jobs.ledger import attempts, jobs, queries, schema
+from autocode.jobs.ledger import attempts, glances, jobs, queries, schema
 from autocode.jobs.model import JobStatus
 from autocode.jobs.resource import Job
 from autocode.jobs.settings import Home
@@ -161,7 +161,8 @@ def test_a_job_is_run_through_a_deployment_and_explains_itself(service: Service)
     assert (job.attempts, job.result is not None) == (1, True)
     assert (deployment.name, deployment.work_pool_name) == ("service", "autocode")
     assert deployment.entrypoint == scenarios.NOOP.flow
-    assert (run.name, run.idempotency_key) == ("scenario-noop plain · attempt 1", "job:plain:1")
+    key = f"job:{glances.epoch(service.engine.system.db)}:plain:1"
+    assert (run.name, run.idempotency_key) == ("scenario-noop plain · attempt 1", key)
     assert set(run.tags) == {"autocode-jobs", "kind:scenario-noop", "job:plain"}
 
 

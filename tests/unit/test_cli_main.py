@@ -33,6 +33,8 @@ COMMANDS = (
     ("worker",),
     ("login",),
     ("config",),
+    ("backup",),
+    ("restore",),
 )
 
 

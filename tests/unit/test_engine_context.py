@@ -20,7 +20,7 @@ from autocode.jobs.engine.context import folder_of
 from autocode.jobs.engine.environment import child_environment, configure_client
 from autocode.jobs.engine.runs import _final_state
 from autocode.jobs.errors import UsageError
-from autocode.jobs.ledger import attempts, jobs
+from autocode.jobs.ledger import attempts, glances, jobs
 from autocode.jobs.ledger.database import Database, sqlite_url
 from autocode.jobs.projection import Outcome
 from autocode.jobs.settings import Home
@@ -113,6 +113,7 @@ def test_the_next_attempt_of_an_adopted_job_is_a_run_of_its_deployment(home: Hom
     asyncio.run(submit.submit_adopted(system, client))
     asyncio.run(submit.submit_adopted(system, client))
     left = [each for each, _, _ in attempts.wants_run(db)]
+    epoch = glances.epoch(db)
     db.close()
 
     assert n is None
@@ -122,7 +123,7 @@ def test_the_next_attempt_of_an_adopted_job_is_a_run_of_its_deployment(home: Hom
         return
     [asked] = client.created
     assert asked["deployment_id"] == deployment
-    assert asked["idempotency_key"] == f"job:{job_id}:2"
+    assert asked["idempotency_key"] == f"job:{epoch}:{job_id}:2"
     assert asked["parameters"] == {"size": 1}
     assert asked["state"].state_details.scheduled_time == due
     assert due > datetime(2025, 1, 1, tzinfo=UTC)
@@ -132,6 +133,10 @@ def test_the_next_attempt_of_an_adopted_job_is_a_run_of_its_deployment(home: Hom
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
+        ("job:0123456789ab:a:12", ("a", 12)),
+        ("job:0123456789ab:a:b:12", ("a:b", 12)),
+        ("job:0123456789ab:0123456789ab:a:12", ("0123456789ab:a", 12)),
+        ("job:0123456789ab:12", ("0123456789ab", 12)),
         ("job:a:b:12", ("a:b", 12)),
         ("job:a:1", ("a", 1)),
         ("job:a:", None),
@@ -147,6 +152,16 @@ def test_a_run_says_by_its_key_which_attempt_it_is(key: str | None, expected: tu
     identified = submit.identify(run)
 
     assert identified == (expected or (f"prefect:{run.id}", None))
+
+
+def test_an_id_that_looks_like_an_epoch_is_known_by_the_tags_of_its_run() -> None:
+    """A run of an earlier version, without an epoch, keeps its job also where the id begins like one."""
+    key, tags = "job:0123456789ab:a:12", ["autocode-jobs", "job:0123456789ab:a"]
+    run = FlowRun(id=uuid4(), flow_id=uuid4(), idempotency_key=key, tags=tags)
+
+    identified = submit.identify(run)
+
+    assert identified == ("0123456789ab:a", 12)
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))

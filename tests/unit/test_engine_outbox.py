@@ -24,13 +24,15 @@ from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.rescue import SeenRun
 from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.submit import Submitter
-from autocode.jobs.engine.system import System
+from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.engine.view import PrefectView
 from autocode.jobs.errors import UsageError
-from autocode.jobs.ledger import attempts, jobs, queries, schema
+from autocode.jobs.ledger import attempts, glances, jobs, queries, schema
 from autocode.jobs.model import JobStatus
+from autocode.jobs.operations.backup import back_up, restore
 from autocode.jobs.projection import Outcome, RunState
 from autocode.jobs.settings import Home
+from autocode.jobs.store import LocalStore
 from autocode.jobs.testing import scenarios
 from ledger_world import look, new_job, rows
 from reconcile_world import opened, template
@@ -148,13 +150,19 @@ def test_a_pass_makes_pool_deployment_and_one_run_an_attempt(system: System, pre
     [pool], [(made, deployment)] = prefect.pools, prefect.deployments.items()
     assert (pool.name, pool.type) == ("autocode", "autocode-jobs")
     assert (deployment["name"], deployment["entrypoint"]) == ("service", scenarios.NOOP.flow)
+    key = f"job:{glances.epoch(system.db)}"
     by_key = {each["idempotency_key"]: each for each in prefect.created}
     assert {each["deployment"] for each in prefect.created} == {made}
-    assert by_key["job:a:1"]["name"] == "scenario-noop s-1 · attempt 1"
-    assert by_key["job:b:1"]["name"] == "scenario-noop b · attempt 1"
-    assert set(by_key["job:a:1"]["tags"]) == {"autocode-jobs", "kind:scenario-noop", "job:a", "session:s-1"}
+    assert by_key[f"{key}:a:1"]["name"] == "scenario-noop s-1 · attempt 1"
+    assert by_key[f"{key}:b:1"]["name"] == "scenario-noop b · attempt 1"
+    assert set(by_key[f"{key}:a:1"]["tags"]) == {
+        "autocode-jobs",
+        "kind:scenario-noop",
+        "job:a",
+        "session:s-1",
+    }
     [due] = {row.due_at for row in rows(system.db, schema.attempts) if row.job_id == "a"}
-    assert by_key["job:a:1"]["state"].state_details.scheduled_time == due
+    assert by_key[f"{key}:a:1"]["state"].state_details.scheduled_time == due
 
 
 def test_a_job_that_a_living_command_drives_is_left_to_it(system: System, prefect: Any) -> None:
@@ -239,8 +247,32 @@ def test_a_process_that_dies_after_the_run_was_made_finds_the_same_run_again(
     submitting(system, prefect)
 
     assert between is None
-    assert [each["idempotency_key"] for each in prefect.created] == ["job:a:1", "job:a:1"]
+    assert [each["idempotency_key"] for each in prefect.created] == [
+        f"job:{glances.epoch(system.db)}:a:1"
+    ] * 2
     assert rows(system.db, schema.attempts)[0].flow_run_id is not None
+
+
+def test_a_restored_ledger_meets_no_run_of_the_time_after_its_backup(
+    system: System, prefect: Any, tmp_path: Path
+) -> None:
+    """Attempt 1 ran after the backup; restored to before it, the job gets a run under another key."""
+    accept(system, "a")
+    store = LocalStore(system.home.store)
+    made = back_up(system.home, system.db, store, tmp_path / "b.tar")
+    submitting(system, prefect)
+    home = Home(tmp_path / "restored")
+    restore(made.file, home, actor="ann")
+
+    with open_system(home) as restored:
+        count = submitting(restored, prefect)
+        epochs = [glances.epoch(each.db) for each in (system, restored)]
+
+    assert count == 1
+    assert [each["idempotency_key"] for each in prefect.created] == [f"job:{epoch}:a:1" for epoch in epochs]
+    assert epochs[0] != epochs[1]
+    seen = [FlowRun(flow_id=uuid4(), idempotency_key=each["idempotency_key"]) for each in prefect.created]
+    assert [submit.identify(run) for run in seen] == [("a", 1)] * 2
 
 
 def test_a_job_of_an_unknown_kind_waits(system: System, prefect: Any) -> None:
@@ -269,7 +301,7 @@ def test_an_adopted_job_goes_on_on_its_own_deployment_while_there_is_one(
     submitting(system, prefect)
 
     [made] = prefect.created
-    assert made["idempotency_key"] == f"job:{job_id}:2"
+    assert made["idempotency_key"] == f"job:{glances.epoch(system.db)}:{job_id}:2"
     assert (made["deployment"] == own) is known
 
 

@@ -13,6 +13,8 @@
     │   ├── StepTimedOut
     │   └── UnexpectedError  somebody else's exception, made presentable
     ├── Permanent            the same input can never succeed
+    │   ├── BackupDamaged
+    │   ├── BackupIncomplete
     │   ├── BundleDamaged
     │   ├── NoSessions
     │   ├── PayloadInvalid
@@ -42,6 +44,8 @@ from typing import Any, ClassVar, Final
 
 __all__ = [
     "AttemptEnded",
+    "BackupDamaged",
+    "BackupIncomplete",
     "BundleDamaged",
     "DiskFull",
     "HomeUnusable",
@@ -178,6 +182,24 @@ class UnexpectedError(Transient):
     type = "unexpected"
     title = "The job's code raised an error"
     default_hint = "Look for the cause in the detail; retry the job once it is gone."
+
+
+class BackupDamaged(Permanent):
+    """A backup is no backup, was cut off, or holds something else than its manifest says."""
+
+    type = "backup-damaged"
+    title = "The backup is damaged"
+    default_hint = "Take another copy of it, or an older backup; `autocode-jobs restore --check` checks one."
+
+
+class BackupIncomplete(Permanent):
+    """The store lacks objects that the ledger needs. ``data['missing']`` names each, why, and whose it is."""
+
+    type = "backup-incomplete"
+    title = "Objects that a backup needs are missing or damaged"
+    default_hint = (
+        "Make them anew by the same exports, or leave them out: autocode-jobs backup --allow-missing."
+    )
 
 
 class BundleDamaged(Permanent):

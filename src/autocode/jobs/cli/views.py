@@ -13,7 +13,7 @@ from autocode.jobs.cli.interrupts import deferred
 from autocode.jobs.cli.progress import bytes_bar
 from autocode.jobs.cli.screen import Screen
 from autocode.jobs.errors import JobsError, UsageError
-from autocode.jobs.operations.export.partial import explained
+from autocode.jobs.operations.partial import explained
 from autocode.jobs.operations.views import View, view_named
 from autocode.jobs.resource import Job
 from autocode.jobs.store import ObjectStore

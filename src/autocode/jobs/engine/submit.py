@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +27,7 @@ from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import KindUnknown, Transient
 from autocode.jobs.kinds import Kind
-from autocode.jobs.ledger import attempts, jobs
+from autocode.jobs.ledger import attempts, glances, jobs
 from autocode.jobs.projection import Outcome
 
 __all__ = ["RunRefused", "Submitter", "attempt_key", "identify", "submit_adopted", "submit_planned"]
@@ -40,6 +41,9 @@ _AT_ONCE: Final = 8
 _REFUSALS: Final = frozenset({400, 413, 422})
 """Answers that say that this very run can't be made; others come from a server in trouble."""
 
+_EPOCH: Final = re.compile(r"[0-9a-f]{12}")
+"""The name of a ledger, as ``Database.migrate`` draws it."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -51,18 +55,28 @@ class RunRefused(Transient):
     default_hint = "Look at the job's parameters and at the Prefect server; then retry the job."
 
 
-def attempt_key(job_id: str, n: int) -> str:
-    """Return the idempotency key of attempt *n*'s flow run."""
-    return f"job:{job_id}:{n}"
+def attempt_key(epoch: str, job_id: str, n: int) -> str:
+    """Return the idempotency key of attempt *n*'s flow run in the ledger *epoch*.
+
+    A ledger that was restored from a backup has another epoch: its next attempts have the numbers of attempts
+    that ran before, and Prefect may still have those runs.
+    """
+    return f"job:{epoch}:{job_id}:{n}"
 
 
 def identify(run: FlowRun) -> tuple[str, int | None]:
-    """Return the job and the attempt that *run* executes; no attempt where Prefect itself started it."""
+    """Return the job and the attempt that *run* executes; no attempt where Prefect itself started it.
+
+    Keys of earlier versions have no epoch. Where an id could be taken for one, the run's tags decide.
+    """
     prefix, _, rest = (run.idempotency_key or "").partition(":")
-    job_id, _, number = rest.rpartition(":")
-    if prefix == "job" and job_id and number.isdecimal():
+    named, _, number = rest.rpartition(":")
+    if prefix != "job" or not named or not number.isdecimal():
+        return f"{jobs.ADOPTED}{run.id}", None
+    epoch, _, job_id = named.partition(":")
+    if job_id and _EPOCH.fullmatch(epoch) and _tag(named) not in run.tags:
         return job_id, int(number)
-    return f"{jobs.ADOPTED}{run.id}", None
+    return named, int(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +103,7 @@ class Submitter:
         self._client = client
         self._deployments = deployments
         self._unknown: set[str] = set()
+        self._epoch = ""
 
     async def submit_all(self) -> int:
         """Give every planned attempt without a flow run one, and return how many were made. Idempotent.
@@ -103,6 +118,8 @@ class Submitter:
         """
         wanted = await asyncio.to_thread(attempts.wants_run, self._system.db)
         if wanted:
+            # a ledger keeps it for as long as anybody has it open
+            self._epoch = self._epoch or await asyncio.to_thread(glances.epoch, self._system.db)
             taken = await asyncio.to_thread(driven, self._system.home)
             wanted = [each for each in wanted if each[0] not in taken]
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -162,7 +179,7 @@ class Submitter:
                     deployment,
                     name=_run_name(name, wanted.job_id, wanted.n, wanted.session),
                     parameters=wanted.payload,
-                    idempotency_key=attempt_key(wanted.job_id, wanted.n),
+                    idempotency_key=attempt_key(self._epoch, wanted.job_id, wanted.n),
                     tags=_tags(name, wanted.job_id, wanted.session),
                     state=Scheduled(scheduled_time=wanted.due_at),
                     work_queue_name=model.work_queue_name if model else None,
@@ -200,10 +217,11 @@ async def submit_planned(system: System, client: PrefectClient, job_id: str) -> 
 
     Such a run is run by the one-shot command that made it, and by nobody else.
     """
+    epoch = await asyncio.to_thread(glances.epoch, system.db)
     for wanting, n, due_at in await asyncio.to_thread(attempts.wants_run, system.db):
         if wanting != job_id:
             continue
-        run = await _create(system, client, job_id, n, due_at)
+        run = await _create(system, client, job_id, n, due_at, key=attempt_key(epoch, job_id, n))
         crash.at("submit.after-create")
         await asyncio.to_thread(attempts.set_run, system.db, job_id, n, str(run.id))
 
@@ -213,6 +231,7 @@ async def submit_adopted(system: System, client: PrefectClient) -> None:
 
     A worker takes it when it is due; until then the attempt holds no slot anywhere.
     """
+    epoch = await asyncio.to_thread(glances.epoch, system.db)
     for job_id, n, due_at in await asyncio.to_thread(attempts.wants_run, system.db):
         model = await _adopted_run(client, job_id)
         if model is None or model.deployment_id is None:
@@ -222,7 +241,7 @@ async def submit_adopted(system: System, client: PrefectClient) -> None:
             model.deployment_id,
             name=_run_name(name, job_id, n, None),
             parameters=payload,
-            idempotency_key=attempt_key(job_id, n),
+            idempotency_key=attempt_key(epoch, job_id, n),
             tags=_tags(name, job_id, None),
             state=Scheduled(scheduled_time=due_at),
             work_queue_name=model.work_queue_name,
@@ -240,7 +259,9 @@ async def _adopted_run(client: PrefectClient, job_id: str) -> FlowRun | None:
         return None
 
 
-async def _create(system: System, client: PrefectClient, job_id: str, n: int, due_at: datetime) -> FlowRun:
+async def _create(
+    system: System, client: PrefectClient, job_id: str, n: int, due_at: datetime, *, key: str
+) -> FlowRun:
     name, payload = await asyncio.to_thread(jobs.payload_of, system.db, job_id)
     session = await asyncio.to_thread(jobs.session_of, system.db, job_id)
     flow = load_flow(kinds.get(name))
@@ -250,7 +271,7 @@ async def _create(system: System, client: PrefectClient, job_id: str, n: int, du
         flow_version=flow.version,
         name=_run_name(name, job_id, n, session),
         parameters=payload,
-        idempotency_key=attempt_key(job_id, n),
+        idempotency_key=key,
         tags=_tags(name, job_id, session),
         state=to_state_create(Scheduled(scheduled_time=due_at)),
     )
@@ -269,5 +290,9 @@ def _run_name(kind: str, job_id: str, n: int, session: str | None) -> str:
 
 
 def _tags(kind: str, job_id: str, session: str | None) -> list[str]:
-    tags = [TAG, f"kind:{kind}", f"job:{job_id}"]
+    tags = [TAG, f"kind:{kind}", _tag(job_id)]
     return tags if session is None else [*tags, f"session:{session}"]
+
+
+def _tag(job_id: str) -> str:
+    return f"job:{job_id}"

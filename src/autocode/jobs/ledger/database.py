@@ -21,7 +21,7 @@ from autocode.jobs.clock import Clock, SystemClock
 from autocode.jobs.errors import DiskFull, HomeUnusable, JobsError, LedgerUnavailable
 from autocode.jobs.ledger import schema
 
-__all__ = ["SCHEMA_REVISION", "Database", "insert_missing", "sqlite_url"]
+__all__ = ["SCHEMA_REVISION", "Database", "insert_missing", "new_epoch", "schema_revision", "sqlite_url"]
 
 SCHEMA_REVISION: Final = "0003"
 """The newest migration under ``migrations/versions``; revisions are numbers and sort as text."""
@@ -78,13 +78,16 @@ class Database:
         return _POOLED
 
     @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
+    def read(self, *, patient: bool = False) -> Iterator[sa.Connection]:
         """Open a transaction that only reads; all of its statements see the database as of one moment.
+
+        Args:
+            patient: as for :meth:`write`; for what reads a whole ledger.
 
         Raises:
             LedgerUnavailable: the database can't be reached, or didn't answer within 5 s.
         """
-        with _translated(), self._reader.begin() as tx:
+        with _translated(), self._reader.begin() as tx, self._hurry(tx, patient=patient):
             yield tx
 
     @contextmanager
@@ -132,29 +135,32 @@ class Database:
             LedgerUnavailable: the database can't be reached.
         """
         with self.read() as tx:
-            return _schema_revision(tx) is not None
+            return schema_revision(tx) is not None
 
-    def migrate(self) -> None:
+    def migrate(self, revision: str = SCHEMA_REVISION) -> None:
         """Bring the schema up to date; safe when several processes do it at once. Idempotent.
+
+        Args:
+            revision: an earlier one, for rows that were written under it; a schema that is newer stays.
 
         Raises:
             HomeUnusable: a newer version of this program wrote the database.
         """
         with self.read() as tx:
-            current = _schema_revision(tx)
-        if current == SCHEMA_REVISION:
+            current = schema_revision(tx)
+        if current == revision:
             return
         with self.write(patient=True) as tx:
             if self.dialect == "postgresql":
                 tx.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-            current = _schema_revision(tx)
+            current = schema_revision(tx)
             if current is not None and current > SCHEMA_REVISION:
                 raise HomeUnusable(
                     f"The ledger has schema {current}, and this version knows {SCHEMA_REVISION} at most.",
                     hint="Upgrade autocode-jobs, or point AUTOCODE_HOME at another folder.",
                 )
-            if current != SCHEMA_REVISION:
-                _upgrade(tx)
+            if current is None or current < revision:
+                _upgrade(tx, revision)
                 _seed(tx)
 
     def _hurry(self, tx: sa.Connection, *, patient: bool) -> AbstractContextManager[None]:
@@ -246,14 +252,15 @@ def _translate(error: DBAPIError) -> JobsError | None:
     return None
 
 
-def _schema_revision(tx: sa.Connection) -> str | None:
+def schema_revision(tx: sa.Connection) -> str | None:
+    """Return the newest migration that the database had; ``None`` where no ledger was ever begun."""
     if not sa.inspect(tx).has_table("schema_version"):
         return None
     row = tx.execute(sa.text("SELECT version_num FROM schema_version")).first()
     return None if row is None else str(row[0])
 
 
-def _upgrade(tx: sa.Connection) -> None:
+def _upgrade(tx: sa.Connection, revision: str) -> None:
     # Alembic is slow to import and needed once in the life of a database
     from alembic import command  # noqa: PLC0415 - see above
     from alembic.config import Config  # noqa: PLC0415 - see above
@@ -261,10 +268,15 @@ def _upgrade(tx: sa.Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.attributes["connection"] = tx
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
+
+
+def new_epoch() -> str:
+    """Return a name for a ledger that no other has: 12 hexadecimal digits."""
+    return uuid.uuid4().hex[:12]
 
 
 def _seed(tx: sa.Connection) -> None:
-    insert_missing(tx, schema.meta, key="epoch", value=uuid.uuid4().hex[:12])
+    insert_missing(tx, schema.meta, key="epoch", value=new_epoch())
     for name in ("cursor", "fence", "audit"):
         insert_missing(tx, schema.counters, name=name, value=0)

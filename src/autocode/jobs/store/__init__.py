@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from autocode.jobs.store.base import ObjectInfo, ObjectStore, Staging, put_bytes, put_chunks
 from autocode.jobs.store.local import LocalStore
-from autocode.jobs.store.reader import VerifiedReader
+from autocode.jobs.store.reader import VerifiedReader, prove_stored
 from autocode.jobs.store.verify import Verdict, VerifyReport, verify_objects, verify_store
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Verdict",
     "VerifiedReader",
     "VerifyReport",
+    "prove_stored",
     "put_bytes",
     "put_chunks",
     "verify_objects",

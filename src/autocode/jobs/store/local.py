@@ -90,14 +90,7 @@ class LocalStore:
 
     def open(self, digest: str) -> VerifiedReader:
         """Open an object; see :meth:`ObjectStore.open <autocode.jobs.store.base.ObjectStore.open>`."""
-        path = self.path_of(digest)
-        with posix.explained(self.root):
-            try:
-                file = posix.open_regular(path)
-            except FileNotFoundError:
-                raise ObjectMissing(f"Object {digest} is not in the store.", digest=digest) from None
-            except posix.NotAFile:
-                self._condemn(digest, "it is no regular file", None)
+        file = self.open_stored(digest)
 
         def on_damage(reason: str) -> NoReturn:
             self._condemn(digest, reason, file)
@@ -113,6 +106,21 @@ class LocalStore:
                 on_damage(f"it can't be read: {error.strerror}")
         info = ObjectInfo(digest, trailer.size, stored_size)
         return VerifiedReader(file, info=info, trailer=trailer, on_damage=on_damage)
+
+    def open_stored(self, digest: str) -> BinaryIO:
+        """Open the bytes of an object as they lie here, to be copied; proves nothing (see ``prove_stored``).
+
+        Raises:
+            ObjectMissing: there is no such object.
+            ObjectCorrupt: something else than a file stands in its place; it is in quarantine.
+        """
+        with posix.explained(self.root):
+            try:
+                return posix.open_regular(self.path_of(digest))
+            except FileNotFoundError:
+                raise ObjectMissing(f"Object {digest} is not in the store.", digest=digest) from None
+            except posix.NotAFile:
+                self._condemn(digest, "it is no regular file", None)
 
     def stat(self, digest: str) -> ObjectInfo | None:
         """Return the sizes; see :meth:`ObjectStore.stat <autocode.jobs.store.base.ObjectStore.stat>`."""

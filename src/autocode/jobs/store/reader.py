@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn, cast
 
 import zstandard
 
-from autocode.jobs.errors import UsageError
+from autocode.jobs.errors import ObjectCorrupt, UsageError
 from autocode.jobs.store.encoding import TRAILER_SIZE, WINDOW_LIMIT, ObjectInfo, Trailer
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["CHUNK", "Damage", "VerifiedReader", "read_trailer"]
+__all__ = ["CHUNK", "Damage", "VerifiedReader", "prove_stored", "read_trailer"]
 
 CHUNK: Final = 256 << 10
 """Bytes in one piece of content where the caller doesn't choose."""
@@ -204,3 +204,31 @@ class VerifiedReader(io.RawIOBase):
             self._on_damage(reason)
         finally:
             self.close()
+
+
+def prove_stored(file: BinaryIO, digest: str, stored_size: int) -> ObjectInfo:
+    """Read a stored object that lies in some other place than a store, and return its proven sizes.
+
+    Args:
+        file: its bytes as a store keeps them; can seek, and is closed.
+        digest: what it should be.
+        stored_size: the number of its bytes.
+
+    Raises:
+        ObjectCorrupt: the bytes aren't that object.
+    """
+
+    def refuse(reason: str) -> NoReturn:
+        raise ObjectCorrupt(f"Object {digest} is damaged: {reason}.", digest=digest, reason=reason)
+
+    with file:
+        try:
+            trailer = read_trailer(file, stored_size)
+        except Damage as damage:
+            refuse(str(damage))
+        info = ObjectInfo(digest, trailer.size, stored_size)
+        buffer = bytearray(CHUNK)
+        with VerifiedReader(file, info=info, trailer=trailer, on_damage=refuse) as reader:
+            while reader.readinto(buffer):
+                pass
+        return info

@@ -13,7 +13,7 @@ from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export.bag import BagFile, bag_files, bag_name, content_of
 from autocode.jobs.operations.export.folder import Progress
 from autocode.jobs.operations.export.manifest import load_manifest
-from autocode.jobs.operations.export.partial import explained, partial_file, sweep, sync_folder
+from autocode.jobs.operations.partial import explained, partial_file, sweep, sync_folder
 from autocode.jobs.store import ObjectStore
 
 __all__ = ["write_zip"]

@@ -13,7 +13,7 @@ from typing import Final
 from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export.bag import bag_name
 from autocode.jobs.operations.export.folder import Progress
-from autocode.jobs.operations.export.partial import explained, partial_folder, sweep, sync_folder
+from autocode.jobs.operations.partial import explained, partial_folder, sweep, sync_folder
 from autocode.jobs.operations.views.bundles import Bundle, StoredBundle
 from autocode.jobs.operations.views.counting import Row
 from autocode.jobs.operations.views.datasette import metadata

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from autocode.jobs.errors import UsageError
-from autocode.jobs.operations.export.partial import explained, partial_folder, sweep, sync_folder
+from autocode.jobs.operations.partial import explained, partial_folder, sweep, sync_folder
 
 __all__ = ["new_page", "write_tree"]
 

@@ -22,7 +22,7 @@ from autocode.jobs.errors import DiskFull, UsageError
 
 __all__ = ["explained", "partial_file", "partial_folder", "sweep", "sync_folder"]
 
-_TEMPORARY: Final = re.compile(r"\.autocode-export-[0-9a-f]{16}\.partial")
+_TEMPORARY: Final = re.compile(r"\.autocode-[a-z]+-[0-9a-f]{16}\.partial")
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _REFUSED: Final = {
     errno.EROFS: "the file system is read-only",
@@ -60,9 +60,12 @@ def explained(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def partial_folder(parent: Path) -> Iterator[Path]:
-    """Make a locked temporary folder in *parent*; it is gone afterwards unless it was renamed."""
-    with _locked(parent, folder=True) as (path, _):
+def partial_folder(parent: Path, what: str = "export") -> Iterator[Path]:
+    """Make a locked temporary folder in *parent*; it is gone afterwards unless it was renamed.
+
+    Its name says *what* (lower-case letters) it is to become.
+    """
+    with _locked(parent, what, folder=True) as (path, _):
         try:
             yield path
         finally:
@@ -70,9 +73,12 @@ def partial_folder(parent: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def partial_file(parent: Path) -> Iterator[tuple[Path, int]]:
-    """Make a locked temporary file in *parent*, open for reading and writing; it is gone afterwards."""
-    with _locked(parent, folder=False) as (path, descriptor):
+def partial_file(parent: Path, what: str = "export") -> Iterator[tuple[Path, int]]:
+    """Make a locked temporary file in *parent*, open for reading and writing; it is gone afterwards.
+
+    Its name says *what* (lower-case letters) it is to become.
+    """
+    with _locked(parent, what, folder=False) as (path, descriptor):
         try:
             yield path, descriptor
         finally:
@@ -109,17 +115,17 @@ def sync_folder(path: Path) -> None:
 
 
 @contextmanager
-def _locked(parent: Path, *, folder: bool) -> Iterator[tuple[Path, int]]:
-    path, descriptor = _made_and_locked(parent, folder=folder)
+def _locked(parent: Path, what: str, *, folder: bool) -> Iterator[tuple[Path, int]]:
+    path, descriptor = _made_and_locked(parent, what, folder=folder)
     try:
         yield path, descriptor
     finally:
         os.close(descriptor)
 
 
-def _made_and_locked(parent: Path, *, folder: bool) -> tuple[Path, int]:
+def _made_and_locked(parent: Path, what: str, *, folder: bool) -> tuple[Path, int]:
     while True:
-        path, descriptor = _make(parent, folder=folder)
+        path, descriptor = _make(parent, what, folder=folder)
         # where a file system has no locks, a sweep can't lock either and leaves it alone
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -129,8 +135,8 @@ def _made_and_locked(parent: Path, *, folder: bool) -> tuple[Path, int]:
         os.close(descriptor)
 
 
-def _make(parent: Path, *, folder: bool) -> tuple[Path, int]:
-    path = parent / f".autocode-export-{secrets.token_hex(8)}.partial"
+def _make(parent: Path, what: str, *, folder: bool) -> tuple[Path, int]:
+    path = parent / f".autocode-{what}-{secrets.token_hex(8)}.partial"
     if folder:
         path.mkdir(mode=0o700)
         return path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
