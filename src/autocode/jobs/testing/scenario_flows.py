@@ -62,9 +62,10 @@ async def slow(witness: str, salt: str = "", seconds: float = 1.0) -> str:
 
 
 @job_flow(s.ERRAND)
-async def errand(witness: str, salt: str = "", seconds: float = 1.0) -> str:
+async def errand(witness: str, salt: str = "", gate: str = "", seconds: float = 1.0) -> str:
     """Change the world once, and take a while."""
-    return await run_attempt(s.ERRAND, {"witness": witness, "salt": salt, "seconds": seconds}, _errand)
+    payload = {"witness": witness, "salt": salt, "gate": gate, "seconds": seconds}
+    return await run_attempt(s.ERRAND, payload, _errand)
 
 
 @job_flow(s.UNLUCKY)

@@ -30,6 +30,7 @@ __all__ = [
     "STUBBORN",
     "TEN_STEPS",
     "UNLUCKY",
+    "ErrandPayload",
     "FlakyPayload",
     "Part",
     "Payload",
@@ -67,6 +68,13 @@ class SlowPayload(Payload):
     seconds: float = 1.0
 
 
+class ErrandPayload(Payload):
+    """How long an errand takes at most, in seconds; it ends sooner once the file *gate* is there."""
+
+    gate: str = ""
+    seconds: float = 1.0
+
+
 class Part(BaseModel):
     """The inputs of one step: its number, and what its output depends on."""
 
@@ -79,6 +87,7 @@ class Part(BaseModel):
 class _Witnessed(Part):
     witness: str
     amount: float = 0.0
+    gate: str = ""
 
 
 def _kind(name: str, flow: str, payload: type[Payload], **options: Any) -> Kind[Any]:
@@ -94,7 +103,7 @@ PERMANENT: Final = _kind("permanent", "permanent", Payload)
 BROKEN: Final = _kind("broken", "broken", Payload)
 EFFECT: Final = _kind("effect", "effect", Payload)
 SLOW: Final = _kind("slow", "slow", SlowPayload)
-ERRAND: Final = _kind("errand", "errand", SlowPayload, max_attempts=20)
+ERRAND: Final = _kind("errand", "errand", ErrandPayload, max_attempts=20)
 UNLUCKY: Final = _kind("unlucky", "unlucky", FlakyPayload)
 STUBBORN: Final = _kind("stubborn", "stubborn", SlowPayload, time_limit=2.0, max_attempts=1)
 
@@ -250,15 +259,17 @@ def carry(context: StepContext, inputs: _Witnessed) -> Produced:
         return {"receipt": key}
 
     receipt = context.once(f"carry:{inputs.salt}", send)
-    _pass_time(inputs.amount, context)
+    _pass_time(inputs.amount, context, gate=inputs.gate)
     return context.put([receipt["receipt"].encode()], _TEXT)
 
 
 @ERRAND.main
-async def _errand(job: JobContext[SlowPayload]) -> Produced:
+async def _errand(job: JobContext[ErrandPayload]) -> Produced:
     payload = job.payload
     await job.step(leave, Part(number=0, salt=payload.salt))
-    inputs = _Witnessed(number=1, salt=payload.salt, witness=payload.witness, amount=payload.seconds)
+    inputs = _Witnessed(
+        number=1, salt=payload.salt, witness=payload.witness, amount=payload.seconds, gate=payload.gate
+    )
     return await job.step(carry, inputs)
 
 
@@ -293,9 +304,9 @@ async def _stubborn(job: JobContext[SlowPayload]) -> Produced:
     return await job.step(stubborn_step, inputs)
 
 
-def _pass_time(seconds: float, context: StepContext | None) -> None:
+def _pass_time(seconds: float, context: StepContext | None, *, gate: str = "") -> None:
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and not (gate and Path(gate).exists()):
         if context is not None:
             context.check()
         time.sleep(0.02)
