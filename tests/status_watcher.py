@@ -93,7 +93,7 @@ class Watcher:
             answer = http.get(
                 f"{self._url()}/v1/jobs/{job_id}", headers={"Authorization": f"Bearer {self._token()}"}
             )
-        except httpx.TransportError as error:
+        except (httpx.TransportError, OSError, ValueError) as error:
             self.unanswered.append(type(error).__name__)
             return
         if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:

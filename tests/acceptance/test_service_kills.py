@@ -1,15 +1,21 @@
-"""Every process of the service is killed by SIGKILL while jobs are on their way, and nothing is lost or repeated.
+"""Every process of the service is killed while jobs are on their way, and nothing is lost or repeated.
 
 Somebody asks for the status of all jobs every 50 ms throughout, and is never told what the contract forbids.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import httpx
 import pytest
@@ -17,8 +23,10 @@ import pytest
 from autocode.jobs.resource import Job
 from autocode.jobs.settings import LEASE_SECONDS
 from autocode.jobs.store import verify_store
-from kills_world import Exported, Kills, kill, service_world, state_of
-from worker_world import gone
+from autocode.jobs.testing.queue_contract import ProcessContract
+from kills_world import SLOTS, Exported, Kills, kill, service_world, state_of
+from service_subject import OverHttp
+from worker_world import children_of, gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -39,6 +47,15 @@ def world(shared: Kills) -> Iterator[Kills]:
     yield shared
     assert shared.watcher.wrong == []
     shared.legal_events()
+
+
+class TestService(ProcessContract):
+    """The service passes the scenarios that the in-process queue passes, before anything is killed."""
+
+    @pytest.fixture
+    def subject(self, world: Kills) -> OverHttp:
+        """Give the shared service."""
+        return OverHttp(world, SLOTS)
 
 
 def assert_done(world: Kills, exported: Exported, errand: str, *, attempts: int) -> tuple[Job, Job]:
@@ -138,7 +155,7 @@ def test_a_frozen_worker_is_replaced_and_commits_nothing_when_it_wakes(world: Ki
     exported, paused = world.paused_export()
 
     at = kill(frozen, signal.SIGSTOP)
-    with other_worker(world):
+    with other_worker(world, "second"):
         whole, carried = assert_done(world, exported, errand, attempts=2)
         kill([child, paused], signal.SIGCONT)
         world.wait(lambda: gone(child) and gone(paused), within=30)
@@ -147,37 +164,74 @@ def test_a_frozen_worker_is_replaced_and_commits_nothing_when_it_wakes(world: Ki
     assert_found_dead(world, at, exported.job_id, errand)
     for job in (whole, carried):
         seen = [look.job for look in world.watcher.looks(job.job_id)]
-        assert any(look["possible_double_run"] and look["attempts"] == 1 for look in seen)
+        assert any(look["possible_double_run"] and look["attempts"] == 2 for look in seen)
         assert world.done(job.job_id) == [job]
     assert len(world.lines(errand, "effect")) == 1
     world.wait(lambda: state_of(frozen[0]) == "S")
 
 
-class other_worker:  # noqa: N801 - a context manager that is used as one
-    """A second worker on the home, which ends in order with the block."""
+class Worker:
+    """One more worker on the home.
 
-    def __init__(self, world: Kills) -> None:
+    Args:
+        world: the service.
+        name: the worker's name.
+    """
+
+    def __init__(self, world: Kills, name: str) -> None:
         self._world = world
+        self._name = name
+        self.process = self._started()
 
-    def __enter__(self) -> subprocess.Popen[bytes]:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "autocode.jobs.cli.main", "worker", "--name", "second"],
+    def start(self) -> None:
+        """Start it again after it was killed."""
+        self.process.wait(60)
+        self.process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "autocode.jobs.cli.main", "worker", "--name", self._name],
             env=self._world.service.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        return self._process
 
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        assert self._process.wait(60) == 0
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self.process.pid
+
+
+@contextmanager
+def other_worker(world: Kills, name: str) -> Iterator[Worker]:
+    """Give one more worker, which ends in order with the block."""
+    worker = Worker(world, name)
+    try:
+        yield worker
+    finally:
+        # a worker that was started a moment ago doesn't know yet how to end in order
+        world.wait(lambda: said(world, name) == worker.pid or worker.process.poll() is not None)
+        worker.process.terminate()
+        assert worker.process.wait(60) == 0
+
+
+def said(world: Kills, name: str) -> int | None:
+    """Return the process of the worker of this name that says that it is ready."""
+    with suppress(OSError, ValueError):
+        return int(json.loads((world.home.run / f"worker-{name}.json").read_text())["pid"])
+    return None
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the children of a process, and theirs."""
+    return [each for child in children_of(pid) for each in (child, *children_of(child))]
 
 
 def test_postgresql_stands_still_for_twenty_seconds(world: Kills) -> None:
     """Nothing wrong is shown, enqueue answers 503 soon, no attempt is used up, and everything completes."""
-    errands = [world.errand(f"errand-still-{number}") for number in range(3)]
-    for errand in errands[:2]:
+    errands = [world.errand(f"errand-still-{number}") for number in range(SLOTS - 1)]
+    for errand in errands:
         world.begun(errand)
     exported, paused = world.paused_export()
     waiting = [world.errand(f"errand-waits-{number}") for number in range(4)]
@@ -204,7 +258,50 @@ def test_postgresql_stands_still_for_twenty_seconds(world: Kills) -> None:
     assert [(job.status, job.attempts) for job in jobs] == [("complete", 1)] * len(jobs)
     assert jobs[0].result is not None
     assert jobs[0].result.digest == exported.digest
-    assert [len(world.lines(errand, "effect")) for errand in [*errands, *waiting]] == [1] * 7
+    assert [len(world.lines(errand, "effect")) for errand in [*errands, *waiting]] == [1] * (len(jobs) - 1)
+
+
+def test_workers_are_killed_at_random(world: Kills) -> None:
+    """Three workers die again and again; every job completes, by one attempt, with one effect.
+
+    A kill right between an effect and its record makes it repeat, under the same key: its receiver knows it.
+    """
+    seed = int(os.environ.get("AUTOCODE_KILL_SEED", "20261130"))
+    draw = random.Random(seed)
+    errands = [f"random-{number}" for number in range(int(os.environ.get("AUTOCODE_KILL_JOBS", "40")))]
+    world.let_end(*errands)
+    kills = 0
+    with other_worker(world, "second") as second, other_worker(world, "third") as third:
+        for errand in errands:
+            world.errand(errand, watched=False)
+        world.watcher.watch(*errands[::8])
+        pause = threading.Event()
+        while open_jobs(world) > 0:
+            assert kills < 10 * len(errands), (seed, open_jobs(world))
+            victim = draw.choice([second, third, None])
+            found = [world.pid("worker")] if victim is None else [victim.pid]
+            if draw.random() < 0.5:
+                found += [pid for pid in descendants(found[0]) if draw.random() < 0.5]
+            kill(found)
+            kills += 1
+            if victim is not None:
+                victim.start()
+            pause.wait(draw.uniform(1.0, 4.0))
+    jobs = world.done(*errands)
+
+    assert {job.status for job in jobs} == {"complete"}, seed
+    completed = "SELECT job_id FROM attempts WHERE outcome = 'completed' AND job_id LIKE 'random-%'"
+    assert sorted(row[0] for row in world.rows(completed)) == sorted(errands), seed
+    effects = Counter(line.split()[1] for line in set(world.lines("carry:random-", "effect")))
+    assert sorted(effects) == sorted(f"carry:{errand}" for errand in errands), seed
+    assert kills >= 3, seed
+
+
+def open_jobs(world: Kills) -> int:
+    """Count the random jobs that aren't over."""
+    with world.client() as client:
+        counts = client.counts(q="random-")
+    return counts.queued + counts.running + counts.retrying
 
 
 def test_the_stop_leaves_nothing(world: Kills) -> None:

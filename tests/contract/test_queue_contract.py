@@ -17,7 +17,7 @@ from autocode.jobs.testing.queue_contract import QueueContract, Seen, Work
 
 
 class InProcess:
-    """The in-process queue; its consumer is this thread, and one more for work that waits to be called off."""
+    """The in-process queue; its consumer is this thread, or another for work that waits to be called off."""
 
     def __init__(self) -> None:
         self._queue = JobQueue(max_attempts=3, backoff=Backoff(first=0.001, ceiling=0.01))

@@ -100,7 +100,7 @@ class Configuration(BaseModel):
         "",
         "host names, separated by commas",
         "Names beside the loopback ones by which browsers and clients may call the API.",
-        pattern=r"\s*([A-Za-z0-9.-]+\s*(,\s*[A-Za-z0-9.-]+\s*)*)?$",
+        pattern=r"^\s*([A-Za-z0-9.-]+\s*(,\s*[A-Za-z0-9.-]+\s*)*)?$",
     )
     workers: int = _setting(
         2, "a whole number from 1 to 64", "How many jobs a worker runs side by side.", ge=1, le=64
@@ -130,7 +130,7 @@ class Configuration(BaseModel):
         "",
         "MODULE or MODULE:KIND, separated by commas",
         "Python modules with job kinds of your own, beside those that ship.",
-        pattern=r"\s*([\w.]+(:\w+)?\s*(,\s*[\w.]+(:\w+)?\s*)*)?$",
+        pattern=r"^\s*([\w.]+(:\w+)?\s*(,\s*[\w.]+(:\w+)?\s*)*)?$",
     )
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "info", "debug, info, warning or error", "What is logged: this level and the graver ones."

@@ -38,7 +38,8 @@ def outlast(
 
     Args:
         db: the ledger that *call* talks to.
-        check: raises once there is no more reason to wait; asked before each further try. ``None``: don't wait.
+        check: raises once there is no more reason to wait; asked before each further try.
+            ``None``: don't wait at all.
         call: idempotent.
         *args: for *call*.
         **options: for *call*.

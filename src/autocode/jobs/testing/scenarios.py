@@ -30,6 +30,7 @@ __all__ = [
     "STUBBORN",
     "TEN_STEPS",
     "UNLUCKY",
+    "WEAK",
     "ErrandPayload",
     "FlakyPayload",
     "Part",
@@ -104,6 +105,7 @@ BROKEN: Final = _kind("broken", "broken", Payload)
 EFFECT: Final = _kind("effect", "effect", Payload)
 SLOW: Final = _kind("slow", "slow", SlowPayload)
 ERRAND: Final = _kind("errand", "errand", ErrandPayload, max_attempts=20)
+WEAK: Final = _kind("weak", "weak", FlakyPayload)
 UNLUCKY: Final = _kind("unlucky", "unlucky", FlakyPayload)
 STUBBORN: Final = _kind("stubborn", "stubborn", SlowPayload, time_limit=2.0, max_attempts=1)
 
@@ -271,6 +273,22 @@ async def _errand(job: JobContext[ErrandPayload]) -> Produced:
         number=1, salt=payload.salt, witness=payload.witness, amount=payload.seconds, gate=payload.gate
     )
     return await job.step(carry, inputs)
+
+
+@WEAK.step(retries=_NONE, per_job=True)
+def give_in(context: StepContext, inputs: _Witnessed) -> Produced:
+    """End the attempt with a transient error until the witness has seen enough tries."""
+    _tell(inputs.witness, "try")
+    if len(witnessed(Path(inputs.witness))) <= inputs.amount:
+        raise Transient("The scenario fails for now.")
+    return context.put([b"at last"], _TEXT)
+
+
+@WEAK.main
+async def _weak(job: JobContext[FlakyPayload]) -> Produced:
+    payload = job.payload
+    inputs = _Witnessed(number=1, salt=payload.salt, witness=payload.witness, amount=payload.failures)
+    return await job.step(give_in, inputs)
 
 
 @UNLUCKY.step(retries=_NONE, per_job=True)
