@@ -15,7 +15,13 @@ settings.register_profile(
 )
 settings.load_profile("project")
 
-_KEPT = {"AUTOCODE_SAMPLES", "AUTOCODE_SEEDS", "AUTOCODE_KILL_SEED", "AUTOCODE_KILL_ROUNDS"}
+_KEPT = {
+    "AUTOCODE_SAMPLES",
+    "AUTOCODE_SEEDS",
+    "AUTOCODE_KILL_SEED",
+    "AUTOCODE_KILL_ROUNDS",
+    "AUTOCODE_KILL_JOBS",
+}
 _NEEDS = {"needs_samples": "AUTOCODE_SAMPLES", "needs_seeds": "AUTOCODE_SEEDS"}
 
 

@@ -64,6 +64,32 @@ def test_a_second_begin_is_refused(database: Database) -> None:
     assert contents(database) == before
 
 
+def test_a_begin_whose_answer_was_lost_is_answered_again(database: Database) -> None:
+    """With its own token a process gets its attempt once more, and nothing is begun twice; others don't."""
+    jobs.enqueue(database, new_job())
+    run = {"flow_run_id": "job-run-1", "holder": "worker"}
+    first = attempts.begin(database, "job", 1, token="mine", **run)
+    before = contents(database)
+
+    again = attempts.begin(database, "job", 1, token="mine", **run)
+    with pytest.raises(AttemptEnded):
+        attempts.begin(database, "job", 1, token="another's", **run)
+
+    assert again == first
+    assert contents(database) == before
+
+
+def test_an_attempt_that_was_ended_is_not_answered_again(database: Database) -> None:
+    """The token of an attempt that is over begins nothing."""
+    jobs.enqueue(database, new_job())
+    run = {"flow_run_id": "job-run-1", "holder": "worker"}
+    attempts.begin(database, "job", 1, token="mine", **run)
+    attempts.end(database, "job", 1, Outcome.LOST)
+
+    with pytest.raises(AttemptEnded):
+        attempts.begin(database, "job", 1, token="mine", **run)
+
+
 def test_an_ended_attempt_does_not_begin(database: Database) -> None:
     """An attempt that was given up before it began can't begin any more; the next one can."""
     jobs.enqueue(database, new_job())

@@ -122,6 +122,23 @@ def test_an_attempt_past_its_time_limit_is_ended_whatever_the_wall_clock_says(
     assert outcomes(served) == ["timed-out", None]
 
 
+@pytest.mark.parametrize("jump", [timedelta(hours=-1), timedelta(hours=1)])
+def test_a_lease_is_judged_whatever_the_wall_clock_says(served: World, jump: timedelta) -> None:
+    """After a jump of an hour an attempt that renews goes on; one that falls silent is lost after its lease."""
+    attempt = served.begin()
+    served.runs.says = RUNNING
+    served.look(after=2.0, renewing=attempt)
+    served.clock.shift = jump
+
+    alive = served.look(after=4 * LEASE_SECONDS, renewing=attempt)
+    early = served.look(after=LEASE_SECONDS - 0.5)
+    late = served.look(after=0.5)
+
+    assert (alive.status, early.status) == (JobStatus.RUNNING, JobStatus.RUNNING)
+    assert late.status is JobStatus.RETRY
+    assert outcomes(served) == ["lost", None]
+
+
 def test_a_run_that_hangs_past_its_limit_is_closed_though_its_process_lives(served: World) -> None:
     """A process that can't stop has half a minute to say so itself; then its run is closed for it."""
     with holding(served.system.home) as holder:

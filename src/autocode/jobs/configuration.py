@@ -50,7 +50,7 @@ _SECRET: Final = frozenset({"token", "prefect_auth"})
 """Never shown, and no flags: a command line can be read by every user of the machine."""
 
 _SECRET_INSIDE: Final = frozenset({"database_url", "prefect_api_url", "url"})
-_NO_FLAG: Final = _SECRET | {"url", "processes", "allow_remote", "hosts"}
+_NO_FLAG: Final = _SECRET | {"url", "processes", "allow_remote", "hosts", "kinds"}
 
 
 def _setting(default: Any, allowed: str, description: str, **limits: Any) -> Any:
@@ -100,7 +100,7 @@ class Configuration(BaseModel):
         "",
         "host names, separated by commas",
         "Names beside the loopback ones by which browsers and clients may call the API.",
-        pattern=r"\s*([A-Za-z0-9.-]+\s*(,\s*[A-Za-z0-9.-]+\s*)*)?$",
+        pattern=r"^\s*([A-Za-z0-9.-]+\s*(,\s*[A-Za-z0-9.-]+\s*)*)?$",
     )
     workers: int = _setting(
         2, "a whole number from 1 to 64", "How many jobs a worker runs side by side.", ge=1, le=64
@@ -125,6 +125,12 @@ class Configuration(BaseModel):
         "How many processes read sessions in one export; 0 or 1: none. Not set: one a core.",
         ge=0,
         le=64,
+    )
+    kinds: str = _setting(
+        "",
+        "MODULE or MODULE:KIND, separated by commas",
+        "Python modules with job kinds of your own, beside those that ship.",
+        pattern=r"^\s*([\w.]+(:\w+)?\s*(,\s*[\w.]+(:\w+)?\s*)*)?$",
     )
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "info", "debug, info, warning or error", "What is logged: this level and the graver ones."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ from autocode.jobs.engine.adopt import accept
 from autocode.jobs.engine.context import AttemptContext
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.lease import LeaseKeeper
+from autocode.jobs.engine.outage import outlast
 from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.reconcile import Reconciler
 from autocode.jobs.engine.runs import PrefectRuns
@@ -135,10 +137,21 @@ async def _tell(system: System) -> None:
 
 def _claim(system: System, kind: Kind[Any], payload: Mapping[str, Any], run: FlowRun, holder: str) -> Attempt:
     job_id, n = identify(run)
+    db = system.db
     if n is None:
-        accept(system, kind, payload, run)
+        outlast(db, _waiting(), accept, system, kind, payload, run)
         n = 1
-    return attempts.begin(system.db, job_id, n, flow_run_id=str(run.id), holder=holder)
+    # without a token of ours, a claim whose answer was lost would look like somebody else's
+    claim = partial(attempts.begin, db, job_id, n, holder=holder, token=str(uuid.uuid4()))
+    return outlast(db, _waiting(), claim, flow_run_id=str(run.id))
+
+
+def _waiting() -> Callable[[], None] | None:
+    """Return the check with which to outlast an outage where no lease says that it is time to stop.
+
+    A process that serves this one run can be killed at any time; a one-shot command ends by itself.
+    """
+    return None if fenced_off.get() is None else lambda: None
 
 
 async def _perform(
@@ -151,7 +164,7 @@ async def _perform(
         job = PrefectJob(context, kind.parse(payload), {task.name: task for task in tasks})
         produced = await kind.run(job)
         context.check()
-        await asyncio.to_thread(results.commit_result, db, attempt, produced)
+        await asyncio.to_thread(outlast, db, context.check, results.commit_result, db, attempt, produced)
     except asyncio.CancelledError:
         context.keeper.stop()
         attempts.end(db, attempt.job_id, attempt.n, Outcome.INTERRUPTED, token=attempt.token)
@@ -170,10 +183,8 @@ async def _perform(
         # whether that is grave depends on what follows, which reconcile tells
         _log.info("attempt failed", exc_info=error)
         told = problem(error, step=job.current if job else None, attempt=attempt.n, at=db.clock.now())
-        outcome = _outcome(error)
-        await asyncio.to_thread(
-            attempts.end, db, attempt.job_id, attempt.n, outcome, error=told, token=attempt.token
-        )
+        ending = partial(attempts.end, db, attempt.job_id, attempt.n, error=told, token=attempt.token)
+        await asyncio.to_thread(outlast, db, _waiting(), ending, _outcome(error))
         raise AttemptFailed(told["detail"]) from error
     return produced
 

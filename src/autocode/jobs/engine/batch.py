@@ -14,7 +14,6 @@ from autocode.jobs.engine.lanes import Lanes, Ready, Work
 from autocode.jobs.engine.workers import Worker, processes
 from autocode.jobs.errors import UsageError
 from autocode.jobs.kinds import Call, Chain, Produced, Step
-from autocode.jobs.ledger import checkpoints
 from autocode.jobs.ledger.checkpoints import MemoKey, StepCommit
 from autocode.jobs.store import LocalStore
 
@@ -110,8 +109,7 @@ class Batch:
         alive = [chain for chain in wanted if self._links[chain].left]
         while alive:
             keys = {chain: self._next_key(self._links[chain]) for chain in alive}
-            fresh = self._context.attempt.fresh_fence
-            found = checkpoints.lookup_all(self._context.system.db, keys.values(), above=fresh)
+            found = self._context.recall_all(keys.values())
             alive = []
             for chain, key in keys.items():
                 if key in found:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, ParamSpec, TypeVar, cast
 
 from autocode.jobs import crash
 from autocode.jobs.engine.lease import LeaseKeeper
+from autocode.jobs.engine.outage import outlast
 from autocode.jobs.engine.system import System
-from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, UsageError
+from autocode.jobs.errors import LedgerUnavailable, ObjectCorrupt, ObjectMissing, UsageError
 from autocode.jobs.kinds import Output, Produced
 from autocode.jobs.ledger import checkpoints, effects, results
 from autocode.jobs.ledger.attempts import Attempt
@@ -22,6 +23,9 @@ from autocode.jobs.store import LocalStore, Staging
 from autocode.jobs.store.staging import LocalStaging
 
 __all__ = ["AttemptContext", "folder_of"]
+
+Q = ParamSpec("Q")
+T = TypeVar("T")
 
 _SMALL: Final = 256 << 20
 """Bytes that may be read into memory at once; the manifest of a million sessions fits."""
@@ -118,27 +122,30 @@ class AttemptContext:
         if now < self._progress_due and done != total:
             return
         self._progress_due = now + _PROGRESS_INTERVAL
-        results.set_progress(self.system.db, self.attempt, done=done, total=total, unit=unit)
+        # while the ledger is away nobody could see it; the next one tells more
+        with suppress(LedgerUnavailable):
+            results.set_progress(self.system.db, self.attempt, done=done, total=total, unit=unit)
 
     def once(self, key: str, effect: Callable[[str], Any]) -> Any:
         """Perform *effect* unless it was done before."""
         self.check()
-        known = effects.intend(self.system.db, self.attempt, key)
+        known = self._told(effects.intend, self.system.db, self.attempt, key)
         if known.done:
             return known.result
         result = effect(key)
-        effects.finish_effect(self.system.db, self.attempt, key, result)
+        self._told(effects.finish_effect, self.system.db, self.attempt, key, result)
         return result
 
     def reserve(self, digest: str, size: int) -> None:
         """Reference an object before it becomes visible."""
-        checkpoints.reserve(self.system.db, self.attempt, digest, size)
+        self._told(checkpoints.reserve, self.system.db, self.attempt, digest, size)
         self._verified.add(digest)
 
     def publish_all(self, stagings: Sequence[LocalStaging], store: LocalStore) -> None:
         """Reference ended objects, then make them visible and durable, all together."""
         infos = [staging.end() for staging in stagings]
-        checkpoints.reserve_all(self.system.db, self.attempt, [(info.digest, info.size) for info in infos])
+        sizes = [(info.digest, info.size) for info in infos]
+        self._told(checkpoints.reserve_all, self.system.db, self.attempt, sizes)
         store.publish_all(stagings)
         self._verified.update(info.digest for info in infos)
         for _ in infos:
@@ -146,8 +153,13 @@ class AttemptContext:
 
     def recall(self, key: MemoKey) -> Produced | None:
         """Return what the step produced before, if it is still whole in the store; see :meth:`is_whole`."""
-        produced = checkpoints.lookup(self.system.db, key, above=self.attempt.fresh_fence)
+        produced = self.recall_all([key]).get(key)
         return produced if produced is not None and self.is_whole(key, produced) else None
+
+    def recall_all(self, keys: Iterable[MemoKey]) -> dict[MemoKey, Produced]:
+        """Return what is remembered under these keys, whole or not."""
+        above = self.attempt.fresh_fence
+        return self._told(checkpoints.lookup_all, self.system.db, list(keys), above=above)
 
     def is_whole(self, key: MemoKey, produced: Produced) -> bool:
         """Say whether every stored byte of what is remembered, and of what that needs, is as it was written.
@@ -161,7 +173,7 @@ class AttemptContext:
                     self.system.store.check(digest)
                     self._verified.add(digest)
         except (ObjectMissing, ObjectCorrupt):
-            checkpoints.forget(self.system.db, key)
+            self._told(checkpoints.forget, self.system.db, key)
             return False
         return True
 
@@ -171,6 +183,10 @@ class AttemptContext:
 
     def commit_all(self, commits: Sequence[StepCommit]) -> None:
         """Commit several steps under the fence, in one transaction."""
-        checkpoints.commit_steps(self.system.db, self.attempt, commits)
+        self._told(checkpoints.commit_steps, self.system.db, self.attempt, commits)
         for _ in commits:
             crash.at("step.after-checkpoint")
+
+    def _told(self, call: Callable[Q, T], *args: Q.args, **options: Q.kwargs) -> T:
+        """Call the ledger, through an outage if need be."""
+        return outlast(self.system.db, self.check, call, *args, **options)

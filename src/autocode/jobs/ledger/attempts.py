@@ -124,7 +124,9 @@ def close_run(db: Database, job_id: str, n: int) -> None:
         tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(run_closed=True))
 
 
-def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -> Attempt:
+def begin(
+    db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str, token: str | None = None
+) -> Attempt:
     """Claim attempt *n*: insert its fence and start its lease, in one transaction.
 
     Args:
@@ -133,6 +135,8 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
         n: which attempt.
         flow_run_id: the run that executes it; another run is refused, and so is one of another attempt.
         holder: who runs it, for people and for proof of death.
+        token: proves that it was this process that began it, should the answer be lost: with the same token
+            it may be called again. Drawn where none is given.
 
     Raises:
         AttemptEnded: the attempt is over, isn't planned, was begun before or belongs to another run, or the
@@ -140,9 +144,12 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
         JobNotFound: no job has this id.
     """
     crash.at("claim.before")
-    token = str(uuid.uuid4())
+    token = token if token is not None else str(uuid.uuid4())
     with db.write() as tx:
         jobs.lock(tx, job_id)
+        begun = _begun_with(tx, job_id, n, token)
+        if begun is not None:
+            return begun
         now = db.clock.now()
         fence = _next_fence(tx)
         claimed = tx.execute(
@@ -170,6 +177,15 @@ def begin(db: Database, job_id: str, n: int, *, flow_run_id: str, holder: str) -
         event = record(tx, job_id, Fact.BEGUN, {"attempt": n}, now)
         tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(begun_event=event))
     crash.at("claim.after")
+    return Attempt(job_id, n, token, fence, time_limit=job.time_limit, fresh_fence=job.fresh_fence)
+
+
+def _begun_with(tx: sa.Connection, job_id: str, n: int, token: str) -> Attempt | None:
+    mine = (*_key(job_id, n), t.attempts.c.token == token, t.attempts.c.ended_at.is_(None))
+    fence = tx.execute(sa.select(t.attempts.c.fence).where(*mine)).scalar()
+    if fence is None:
+        return None
+    job = _job(tx, job_id)
     return Attempt(job_id, n, token, fence, time_limit=job.time_limit, fresh_fence=job.fresh_fence)
 
 
