@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +29,23 @@ class Service:
     Args:
         home: its data folder.
         arguments: of ``up``, beside ``--json`` and a free port.
+        environ: variables of its commands, beside the test's own.
     """
 
-    def __init__(self, home: Path, *arguments: str) -> None:
+    def __init__(self, home: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> None:
         self.home = home
         self.events: list[dict[str, Any]] = []
         self.shown = ""
         self.ready_seconds: float | None = None
         self._arguments = arguments
+        self._more = dict(environ or {})
         self._process: subprocess.Popen[str] | subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
 
     @property
     def environ(self) -> dict[str, str]:
         """The environment of its commands: the test's own and the home."""
-        return {**os.environ, "AUTOCODE_HOME": str(self.home)}
+        return {**os.environ, **self._more, "AUTOCODE_HOME": str(self.home)}
 
     @property
     def pid(self) -> int:

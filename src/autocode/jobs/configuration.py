@@ -50,7 +50,7 @@ _SECRET: Final = frozenset({"token", "prefect_auth"})
 """Never shown, and no flags: a command line can be read by every user of the machine."""
 
 _SECRET_INSIDE: Final = frozenset({"database_url", "prefect_api_url", "url"})
-_NO_FLAG: Final = _SECRET | {"url", "processes", "allow_remote", "hosts"}
+_NO_FLAG: Final = _SECRET | {"url", "processes", "allow_remote", "hosts", "kinds"}
 
 
 def _setting(default: Any, allowed: str, description: str, **limits: Any) -> Any:
@@ -125,6 +125,12 @@ class Configuration(BaseModel):
         "How many processes read sessions in one export; 0 or 1: none. Not set: one a core.",
         ge=0,
         le=64,
+    )
+    kinds: str = _setting(
+        "",
+        "MODULE or MODULE:KIND, separated by commas",
+        "Python modules with job kinds of your own, beside those that ship.",
+        pattern=r"\s*([\w.]+(:\w+)?\s*(,\s*[\w.]+(:\w+)?\s*)*)?$",
     )
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "info", "debug, info, warning or error", "What is logged: this level and the graver ones."

@@ -101,7 +101,9 @@ def _work(home: Home, values: Configuration, work: Callable[[System, Address, Co
     configure_client(home)
     from autocode.jobs.engine.connection import prefect_address  # noqa: PLC0415 - as above
     from autocode.jobs.engine.system import open_system  # noqa: PLC0415 - as above
+    from autocode.jobs.plugins import load_kinds  # noqa: PLC0415 - as above: their modules may import Prefect
 
+    load_kinds(values.kinds)
     with (
         open_system(home) as system,
         prefect_address(home, url=values.prefect_api_url, auth=values.prefect_auth) as address,

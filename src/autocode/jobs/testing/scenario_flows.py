@@ -13,6 +13,8 @@ _permanent = (step_task(s.never),)
 _broken = (step_task(s.broken_step),)
 _effect = (step_task(s.once), step_task(s.after))
 _slow = (step_task(s.slow_step),)
+_errand = (step_task(s.leave), step_task(s.carry))
+_unlucky = (step_task(s.stumble),)
 _stubborn = (step_task(s.stubborn_step),)
 
 
@@ -57,6 +59,19 @@ async def effect(witness: str, salt: str = "") -> str:
 async def slow(witness: str, salt: str = "", seconds: float = 1.0) -> str:
     """Take a while."""
     return await run_attempt(s.SLOW, {"witness": witness, "salt": salt, "seconds": seconds}, _slow)
+
+
+@job_flow(s.ERRAND)
+async def errand(witness: str, salt: str = "", seconds: float = 1.0) -> str:
+    """Change the world once, and take a while."""
+    return await run_attempt(s.ERRAND, {"witness": witness, "salt": salt, "seconds": seconds}, _errand)
+
+
+@job_flow(s.UNLUCKY)
+async def unlucky(witness: str, salt: str = "", failures: int = 1) -> str:
+    """Take the process down a few times, then succeed."""
+    payload = {"witness": witness, "salt": salt, "failures": failures}
+    return await run_attempt(s.UNLUCKY, payload, _unlucky)
 
 
 @job_flow(s.STUBBORN)

@@ -8,6 +8,7 @@ Each is registered under ``scenario-<name>``. What a step did is told from outsi
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -21,12 +22,14 @@ from autocode.jobs.retry import Backoff
 __all__ = [
     "BROKEN",
     "EFFECT",
+    "ERRAND",
     "FLAKY",
     "NOOP",
     "PERMANENT",
     "SLOW",
     "STUBBORN",
     "TEN_STEPS",
+    "UNLUCKY",
     "FlakyPayload",
     "Part",
     "Payload",
@@ -91,6 +94,8 @@ PERMANENT: Final = _kind("permanent", "permanent", Payload)
 BROKEN: Final = _kind("broken", "broken", Payload)
 EFFECT: Final = _kind("effect", "effect", Payload)
 SLOW: Final = _kind("slow", "slow", SlowPayload)
+ERRAND: Final = _kind("errand", "errand", SlowPayload, max_attempts=20)
+UNLUCKY: Final = _kind("unlucky", "unlucky", FlakyPayload)
 STUBBORN: Final = _kind("stubborn", "stubborn", SlowPayload, time_limit=2.0, max_attempts=1)
 
 _QUICK: Final = StepRetries(count=3, backoff=Backoff(first=0.05, factor=2.0, ceiling=0.2))
@@ -227,6 +232,50 @@ async def _slow(job: JobContext[SlowPayload]) -> Produced:
     payload = job.payload
     inputs = _Witnessed(number=1, salt=payload.salt, witness=payload.witness, amount=payload.seconds)
     return await job.step(slow_step, inputs)
+
+
+@ERRAND.step(per_job=True)
+def leave(context: StepContext, inputs: Part) -> Produced:
+    """Leave a checkpoint before the errand."""
+    return context.put([f"leave {inputs.salt}".encode()], _TEXT)
+
+
+@ERRAND.step(retries=_NONE, per_job=True)
+def carry(context: StepContext, inputs: _Witnessed) -> Produced:
+    """Change the world once and then take a while, so that a kill falls between that and the checkpoint."""
+    _tell(inputs.witness, f"begin {os.getpid()} {inputs.salt}")
+
+    def send(key: str) -> dict[str, str]:
+        _tell(inputs.witness, f"effect {key}")
+        return {"receipt": key}
+
+    receipt = context.once(f"carry:{inputs.salt}", send)
+    _pass_time(inputs.amount, context)
+    return context.put([receipt["receipt"].encode()], _TEXT)
+
+
+@ERRAND.main
+async def _errand(job: JobContext[SlowPayload]) -> Produced:
+    payload = job.payload
+    await job.step(leave, Part(number=0, salt=payload.salt))
+    inputs = _Witnessed(number=1, salt=payload.salt, witness=payload.witness, amount=payload.seconds)
+    return await job.step(carry, inputs)
+
+
+@UNLUCKY.step(retries=_NONE, per_job=True)
+def stumble(context: StepContext, inputs: _Witnessed) -> Produced:
+    """Take the process down, as if by the kernel, until the witness has seen enough tries."""
+    _tell(inputs.witness, "try")
+    if len(witnessed(Path(inputs.witness))) <= inputs.amount:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return context.put([b"alive"], _TEXT)
+
+
+@UNLUCKY.main
+async def _unlucky(job: JobContext[FlakyPayload]) -> Produced:
+    payload = job.payload
+    inputs = _Witnessed(number=1, salt=payload.salt, witness=payload.witness, amount=payload.failures)
+    return await job.step(stumble, inputs)
 
 
 @STUBBORN.step(per_job=True)
