@@ -47,11 +47,18 @@ _IMPORTED: Final = (
     "prefect.logging.handlers",
     "prefect._internal.metrics",
     "prefect.runtime",
+    # each call of a task imports it, and graphviz with it
+    "prefect.utilities.visualization",
+    # what fetches a flow by the steps of its deployment
+    "prefect.deployments.steps",
     "autocode.jobs.engine.attempt",
     "autocode.jobs.engine.worker.execution",
+    "autocode.jobs.ledger.postgresql",
+    "autocode.jobs.postgres.client",
     "sqlalchemy.dialects.sqlite",
     "sqlalchemy.dialects.postgresql.psycopg",
-    "psycopg_binary",
+    # host names are encoded by it
+    "encodings.idna",
 )
 
 _flows: dict[str, tuple[int, Flow[..., Any]]] = {}
