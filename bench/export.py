@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = as_markdown(document)
     sys.stdout.write(text)
     if options.write:
-        into_page(PAGE, text)
+        into_page(PAGE, text, name="bench-export")
     for path in filter(None, (options.output, RESULT if options.write else None)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=1) + "\n")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-__all__ = ["about", "as_markdown", "into_page"]
+__all__ = ["about", "as_markdown", "conditions_of", "into_page", "table"]
 
-_BEGIN: Final = "<!-- bench-export: begin -->\n"
-_END: Final = "<!-- bench-export: end -->\n"
+_VERSIONS: Final = ("autocode-jobs", "orjson", "prefect", "zstandard")
 _MB: Final = 1_000_000
 _MIB: Final = 1 << 20
 _NS: Final = 1000
@@ -29,7 +29,7 @@ def about() -> dict[str, Any]:
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "machine": f"{_processor()}, {len(os.sched_getaffinity(0))} cores, {_memory()} GB",
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
-        "versions": {name: version(name) for name in ("autocode-jobs", "orjson", "prefect", "zstandard")}
+        "versions": {name: version(name) for name in _VERSIONS}
         | {"zstd": _first_line("zstd", "--version"), "tar": _first_line("tar", "--version")},
         "load_before": os.getloadavg()[0],
     }
@@ -41,7 +41,7 @@ def as_markdown(document: dict[str, Any]) -> str:
         (
             _conditions(document),
             "\n",
-            _table(
+            table(
                 (
                     "corpus",
                     "peer",
@@ -55,7 +55,7 @@ def as_markdown(document: dict[str, Any]) -> str:
                 [_first_row(each) for each in document["results"]],
             ),
             "\n",
-            _table(
+            table(
                 (
                     "corpus",
                     "peer",
@@ -69,12 +69,12 @@ def as_markdown(document: dict[str, Any]) -> str:
                 [_floor_row(each, document["processes"]) for each in document["results"]],
             ),
             "\n",
-            _table(
+            table(
                 ("corpus", "first", "nothing changed", "share", "one session grown", "share"),
                 [_again_row(each) for each in document["results"]],
             ),
             "\n",
-            _table(
+            table(
                 (
                     "corpus",
                     "until the server answers",
@@ -87,7 +87,7 @@ def as_markdown(document: dict[str, Any]) -> str:
                 [_phase_row(each) for each in document["results"]],
             ),
             "\n",
-            _table(
+            table(
                 ("corpus", *(name for name in document["results"][0]["stages"])),
                 [_stage_row(each) for each in document["results"]],
             ),
@@ -95,27 +95,36 @@ def as_markdown(document: dict[str, Any]) -> str:
     )
 
 
-def into_page(page: Path, text: str) -> None:
-    """Replace what stands between the page's two marks by *text*."""
-    before, _, rest = page.read_text("utf-8").partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    page.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}", "utf-8")
+def into_page(page: Path, text: str, *, name: str) -> None:
+    """Replace what stands between the page's two marks of this *name* by *text*."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+    before, found, rest = page.read_text("utf-8").partition(begin)
+    if not found or end not in rest:
+        raise SystemExit(f"{page} has no place for {name}: {begin.strip()} {end.strip()}")
+    after = rest.partition(end)[2]
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", "utf-8")
+
+
+def conditions_of(facts: dict[str, Any]) -> str:
+    """Return what :func:`about` found out as a sentence."""
+    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+    return f"{facts['date']}; {facts['machine']}; {facts['system']}; {versions}."
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a table in Markdown."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _conditions(document: dict[str, Any]) -> str:
     facts = document["about"]
-    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     made_of = ", ".join(sorted({each["made_of"] for each in document["results"]}))
     return (
-        f"{facts['date']}; {facts['machine']}; {facts['system']}; {versions}. n = {document['n']}, medians "
+        f"{conditions_of(facts)} n = {document['n']}, medians "
         f"(least to most). Load {facts['load_before']:.1f} before, {facts['load_after']:.1f} after. "
         f"Corpora: copies of {made_of} under other ids. {document['seconds']} s in all.\n"
     )
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _first_row(result: dict[str, Any]) -> tuple[str, ...]:

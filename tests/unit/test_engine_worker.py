@@ -152,11 +152,20 @@ def test_an_alarm_rings_at_once_or_when_it_is_due() -> None:
     assert at_once < 0.2 <= due + 0.01 < 1.9
 
 
+def _entering(folder: str) -> dict[str, object]:
+    """Return the pull step that enters a folder."""
+    return {"prefect.deployments.steps.set_working_directory": {"directory": folder}}
+
+
 @pytest.mark.parametrize(
     ("entrypoint", "pull_steps", "direct"),
     [
         ("/flows/export.py:export", None, True),
         ("/flows/export.py:export", [{"prefect.deployments.steps.set_working_directory": {}}], False),
+        ("/flows/export.py:export", [_entering("/flows")], True),
+        ("/flows/export.py:export", [_entering("/other")], False),
+        ("/flows/export.py:export", [_entering("/flows"), _entering("/flows")], False),
+        ("export.py:export", [_entering(".")], False),
         ("flows/export.py:export", None, False),
         ("package.module.flow", None, False),
         (None, None, False),

@@ -21,6 +21,8 @@ __all__ = ["JobsConfiguration", "JobsVariables", "grace_seconds"]
 
 _GRACE_SECONDS: Final = 5.0
 
+_ENTER: Final = "prefect.deployments.steps.set_working_directory"
+
 _OWNED_BY_RUNNER: Final = {"PREFECT__ENABLE_CANCELLATION_AND_CRASHED_HOOKS": "false"}
 """The worker, not the child, moves a cancelled run to Cancelled and runs its hooks (``runner/``)."""
 
@@ -72,10 +74,26 @@ class JobsConfiguration(BaseJobConfiguration):
     def entrypoint(self) -> str | None:
         """The absolute ``file:function`` of the flow; ``None`` where Prefect has to fetch or find it."""
         deployment = self._deployment
-        if deployment is None or deployment.pull_steps or deployment.storage_document_id:
+        if deployment is None or deployment.storage_document_id:
             return None
         file, colon, _ = (deployment.entrypoint or "").rpartition(":")
-        return deployment.entrypoint if colon and Path(file).is_absolute() else None
+        if not colon or not Path(file).is_absolute():
+            return None
+        if deployment.pull_steps and self._entered is None:
+            return None
+        return deployment.entrypoint
+
+    @property
+    def _entered(self) -> str | None:
+        """The folder of the flow's file, where entering it is all that the deployment's pull steps do.
+
+        Prefect would ask its server for the deployment once more, and load the flow's file anew.
+        """
+        deployment = self._deployment
+        if deployment is None or not deployment.pull_steps:
+            return None
+        folder = str(Path((deployment.entrypoint or "").rpartition(":")[0]).parent)
+        return folder if deployment.pull_steps == [{_ENTER: {"directory": folder}}] else None
 
     def check(self) -> None:
         """Refuse what this type of worker can't do.
@@ -100,7 +118,8 @@ class JobsConfiguration(BaseJobConfiguration):
         if self.working_dir is not None:
             return str(self.working_dir)
         if self.entrypoint is not None:
-            return None
+            # a folder that is gone has taken the flow's file with it, and that is what the run will say
+            return self._entered if self._entered and Path(self._entered).is_dir() else None
         # a flow may leave files that its user can't remove
         made: Any = TemporaryDirectory(prefix="autocode-run-", ignore_cleanup_errors=True)
         return str(stack.enter_context(made))

@@ -47,15 +47,18 @@ _IMPORTED: Final = (
     "prefect.logging.handlers",
     "prefect._internal.metrics",
     "prefect.runtime",
-    # the first call of a task imports graphviz with it, for a drawing that nobody asks for
+    # each call of a task imports it, and graphviz with it
     "prefect.utilities.visualization",
-    # what the first request looks its host up with
-    "encodings.idna",
+    # what fetches a flow by the steps of its deployment
+    "prefect.deployments.steps",
     "autocode.jobs.engine.attempt",
     "autocode.jobs.engine.worker.execution",
+    "autocode.jobs.ledger.postgresql",
+    "autocode.jobs.postgres.client",
     "sqlalchemy.dialects.sqlite",
     "sqlalchemy.dialects.postgresql.psycopg",
-    "psycopg_binary",
+    # host names are encoded by it
+    "encodings.idna",
 )
 
 _flows: dict[str, tuple[int, Flow[..., Any]]] = {}
