@@ -237,7 +237,8 @@ def test_the_run_of_the_last_attempt_says_how_to_try_again(served: World) -> Non
 
     served.look()
 
-    assert served.runs.told[-1].endswith("the job is dead, to try again: autocode-jobs jobs retry job (UTC)")
+    command = "autocode-jobs jobs retry job"
+    assert served.runs.told[-1].endswith(f" (UTC); the job is dead, to try again: {command}")
 
 
 def test_a_sweep_of_many_jobs_asks_a_constant_number_of_questions(served: World) -> None:

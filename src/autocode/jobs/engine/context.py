@@ -77,7 +77,10 @@ class AttemptContext:
         self.keeper = keeper
         self._verified: set[str] = set()
         self._progress_due = 0.0
-        self._totals: tuple[int | None, str | None] = (None, None)
+        self.told: tuple[int, int | None, str | None] | None = None
+        """The progress that was persisted last: done, total, unit."""
+        self.performed = self.reused = 0
+        """How many steps this attempt committed that it did, and that it found done."""
 
     def check(self) -> None:
         """Raise if this attempt must stop."""
@@ -119,6 +122,7 @@ class AttemptContext:
             return
         self._progress_due = now + _PROGRESS_INTERVAL
         results.set_progress(self.system.db, self.attempt, done=done, total=total, unit=unit)
+        self.told = (done, total, unit)
 
     def once(self, key: str, effect: Callable[[str], Any]) -> Any:
         """Perform *effect* unless it was done before."""
@@ -172,5 +176,8 @@ class AttemptContext:
     def commit_all(self, commits: Sequence[StepCommit]) -> None:
         """Commit several steps under the fence, in one transaction."""
         checkpoints.commit_steps(self.system.db, self.attempt, commits)
+        found = sum(each.reused for each in commits)
+        self.reused += found
+        self.performed += len(commits) - found
         for _ in commits:
             crash.at("step.after-checkpoint")
