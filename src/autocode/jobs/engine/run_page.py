@@ -160,6 +160,7 @@ class RunPage:
             async with asyncio.timeout(seconds):
                 await work
         except Exception as error:  # noqa: BLE001 - an aid must not fail the job
-            _log.warning("the run's page in Prefect: %s: %s", type(error).__name__, error)
+            # not louder: a one-shot command would show it in the middle of its own screen
+            _log.info("the run's page in Prefect: %s: %s", type(error).__name__, error)
             return False
         return True

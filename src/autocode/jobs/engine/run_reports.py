@@ -143,7 +143,7 @@ class Reports:
                 if not await self._is_written(job_id, run_id):
                     await write_report(self._client, self._system, job_id, n, run_id)
         except Exception as error:  # noqa: BLE001 - an aid must not keep a job from going on
-            _log.warning("no report in Prefect: %s: %s", type(error).__name__, error, extra=about)
+            _log.info("no report in Prefect: %s: %s", type(error).__name__, error, extra=about)
 
     async def _is_written(self, job_id: str, run_id: UUID) -> bool:
         wanted = ArtifactFilter(

@@ -56,15 +56,12 @@ def attempt_report(db: Database, job_id: str, n: int) -> AttemptReport:
         LookupError: the job has no attempt *n*.
     """
     upto = (t.checkpoints.c.job_id == job_id, t.checkpoints.c.attempt <= n)
-    counts = (
-        sa.select(t.checkpoints.c.attempt == n, t.checkpoints.c.reused, sa.func.count())
-        .where(*upto)
-        .group_by(t.checkpoints.c.attempt == n, t.checkpoints.c.reused)
-    )
+    made = (t.checkpoints.c.attempt, t.checkpoints.c.reused)
+    counts = sa.select(*made, sa.func.count()).where(*upto).group_by(*made)
     newest = sa.select(t.checkpoints).where(*upto).order_by(t.checkpoints.c.seq.desc()).limit(NEWEST)
     with db.read() as tx:
         rows = load(tx, job_id, history=False)
-        counted = [(bool(mine), bool(reused), int(many)) for mine, reused, many in tx.execute(counts)]
+        counted = [(by == n, bool(reused), int(many)) for by, reused, many in tx.execute(counts)]
         listed = list(reversed(tx.execute(newest).all()))
     attempt = next((row for row in rows.attempts if row.n == n), None)
     if attempt is None:

@@ -11,9 +11,11 @@ from uuid import UUID
 
 import anyio
 import anyio.abc
+import httpx
 from prefect import Flow
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.exceptions import PrefectException
 from prefect.runner._flow_run_executor import FlowRunExecutionResult, FlowRunExecutorContext
 from prefect.runner._hook_runner import HookRunner
 from prefect.runner._process_manager import ProcessHandle
@@ -144,6 +146,11 @@ class _PlainProposer(StateProposer):
             # the process was reaped, so its attempt is over whoever says so first
             message = await asyncio.to_thread(end_crashed, self._system, flow_run, message)
         proposed: State[Any] | None = await super().propose_crashed(flow_run, message)
+        if proposed is None:
+            # the reconciler may have been faster; the flow's hooks are still this worker's to run
+            with suppress(httpx.HTTPError, PrefectException):
+                now: State[Any] | None = (await self._client.read_flow_run(flow_run.id)).state
+                return now if now is not None and now.is_crashed() else None
         return proposed
 
 
