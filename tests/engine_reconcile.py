@@ -26,6 +26,7 @@ def main(name: str | None, url: str | None) -> int:
     with open_system(home) as system, prefect_address(home, url) as address:
         crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
         # kinds are registered when their module is imported, and Prefect when it is configured
+        import autocode.jobs.operations.export
         import autocode.jobs.testing.scenarios  # noqa: F401 - see above
         from autocode.jobs.engine.daemon import run
 

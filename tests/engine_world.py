@@ -16,8 +16,13 @@ from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    FlowRunFilter,
+    FlowRunFilterId,
+)
+from prefect.client.schemas.objects import Artifact, FlowRun, TaskRun
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from autocode.jobs import kinds, locks
@@ -159,3 +164,17 @@ async def runs_of(address: Address, ids: list[str]) -> tuple[list[FlowRun], list
         chosen = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(each) for each in ids]))
         runs = await client.read_flow_runs(flow_run_filter=chosen)
         return runs, await client.read_task_runs(flow_run_filter=chosen)
+
+
+async def artifacts_of(address: Address, run_id: UUID) -> dict[str, Artifact]:
+    """Ask Prefect's API for the Prefect artifacts of a run, by type: there may be one of each.
+
+    What Prefect itself keeps there, a note without a type about the run's return value, is left out.
+    """
+    wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run_id]))
+    async with prefect_client(address) as client:
+        found = await client.read_artifacts(artifact_filter=wanted)
+    ours = [each for each in found if each.type is not None]
+    by_type = {str(each.type): each for each in ours}
+    assert len(by_type) == len(ours), found
+    return by_type

@@ -17,7 +17,7 @@ from autocode.jobs.ledger import attempts, events, glances, results, retries
 from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.testing import scenarios
 from autocode.jobs.testing.scenarios import witnessed
-from engine_world import Engine, runs_of, until
+from engine_world import Engine, artifacts_of, runs_of, until
 
 pytest_plugins = ["fixtures_engine"]
 # Prefect leaves the socket of its event client to the garbage collector
@@ -58,6 +58,19 @@ def test_a_job_goes_from_queued_over_running_to_complete(served: Served) -> None
     seen = [look.status for look in looks]
     assert seen == sorted(seen, key=order.index)
     assert [look.rev for look in looks] == sorted(look.rev for look in looks)
+
+
+def test_a_one_shot_run_tells_its_result_and_makes_no_prefect_artifacts(served: Served) -> None:
+    """A command that runs its job itself spends no time on pages, since its server has none."""
+    engine, address = served
+
+    job, _ = engine.run(scenarios.TEN_STEPS, "by-hand", salt="by-hand")
+    runs, _ = asyncio.run(runs_of(address, [engine.attempts("by-hand")[0].flow_run_id]))
+
+    assert job.result is not None
+    assert runs[0].state is not None
+    assert runs[0].state.message == f"Result {job.result.digest} committed; 11 steps done, 0 reused."
+    assert asyncio.run(artifacts_of(address, runs[0].id)) == {}
 
 
 def test_each_attempt_is_one_flow_run_with_the_key_of_the_attempt(served: Served) -> None:

@@ -7,10 +7,7 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -32,14 +29,14 @@ from autocode.jobs.settings import Home
 from autocode.jobs.testing import scenarios
 from autocode.jobs.testing.scenarios import witnessed
 from engine_runner import Runner
-from engine_world import SOURCES, Engine, prefect_client, until
+from engine_world import Engine, prefect_client, until
 from ledger_world import new_job, rows
+from reconcile_process import reconciling
 from reconcile_world import RUN
 
 pytest_plugins = ["fixtures_engine"]
 pytestmark = pytest.mark.timeout(400)
 
-DRIVER = Path(__file__).parents[1] / "engine_reconcile.py"
 WITHIN = 150.0
 """A deadline for a machine that does much else; where it is idle most of this takes a second."""
 T = TypeVar("T")
@@ -95,37 +92,6 @@ class Service:
         found = self.run_id(job_id, n)
         assert found is not None
         return found
-
-
-@contextmanager
-def reconciling(home: Home, log: Path, name: str = "", url: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """Run a reconcile process until the block ends, then end it in order."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, str(DRIVER), name, url],
-            env={
-                **os.environ,
-                "AUTOCODE_HOME": str(home.path),
-                "PYTHONPATH": os.pathsep.join((str(SOURCES), str(DRIVER.parent))),
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
-    record = home.run / (f"reconcile-{name}.json" if name else "reconcile.json")
-    try:
-        until(record.exists, within=WITHIN, told=log.read_text)
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def test_an_attempt_past_its_time_limit_is_ended_whatever_the_wall_clock_says(
 
 @pytest.mark.parametrize("jump", [timedelta(hours=-1), timedelta(hours=1)])
 def test_a_lease_is_judged_whatever_the_wall_clock_says(served: World, jump: timedelta) -> None:
-    """After a jump of an hour an attempt that renews goes on; one that falls silent is lost after its lease."""
+    """After a jump of an hour an attempt that renews goes on, and one that falls silent is lost as ever."""
     attempt = served.begin()
     served.runs.says = RUNNING
     served.look(after=2.0, renewing=attempt)
@@ -254,7 +254,8 @@ def test_the_run_of_the_last_attempt_says_how_to_try_again(served: World) -> Non
 
     served.look()
 
-    assert served.runs.told[-1].endswith("the job is dead, to try again: autocode-jobs jobs retry job (UTC)")
+    command = "autocode-jobs jobs retry job"
+    assert served.runs.told[-1].endswith(f" (UTC); the job is dead, to try again: {command}")
 
 
 def test_a_sweep_of_many_jobs_asks_a_constant_number_of_questions(served: World) -> None:

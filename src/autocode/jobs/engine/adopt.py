@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
+import httpx
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import (
     FlowFilter,
@@ -19,9 +20,11 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Failed
 
 from autocode.jobs import kinds
+from autocode.jobs.engine.naming import introduction
 from autocode.jobs.engine.problems import presentable
 from autocode.jobs.engine.submit import identify
 from autocode.jobs.engine.system import System
@@ -136,12 +139,24 @@ class Adopter:
         except JobConflict as error:
             logger.warning("%s", error, extra={"job_id": job_id})
             new = False
+        else:
+            await self._introduce(kind, run)
         self._known[str(run.id)] = None
         if len(self._known) > _REMEMBERED:
             del self._known[next(iter(self._known))]
         if new:
             logger.info("run %s adopted", run.name, extra={"job_id": job_id, "attempt": 1})
         return new
+
+    async def _introduce(self, kind: Kind[Any], run: FlowRun) -> None:
+        """Give the run a name and tags like others; where that fails the job goes on under the old ones."""
+        job_id, _ = identify(run)
+        change = introduction(kind.name, job_id, run)
+        try:
+            if change is not None:
+                await self._client.update_flow_run(run.id, name=change.name, tags=change.tags)
+        except (httpx.HTTPError, ObjectNotFound) as error:
+            logger.info("run %s keeps its name: %s", run.name, error, extra={"job_id": job_id})
 
 
 def _by_prefect(run: FlowRun) -> bool:

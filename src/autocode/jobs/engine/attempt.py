@@ -14,17 +14,20 @@ from typing import Any, Final, cast
 
 import httpx
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Completed
 
 from autocode.jobs.engine.adopt import accept
 from autocode.jobs.engine.context import AttemptContext
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.lease import LeaseKeeper
+from autocode.jobs.engine.messages import completed_message, failed_message
 from autocode.jobs.engine.outage import outlast
 from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.reconcile import Reconciler
+from autocode.jobs.engine.run_page import RunPage
+from autocode.jobs.engine.run_reports import Reports
 from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.steps import PrefectJob, StepTask
 from autocode.jobs.engine.submit import identify, submit_adopted
@@ -38,7 +41,7 @@ from autocode.jobs.errors import (
     is_transient,
 )
 from autocode.jobs.kinds import Kind, Produced
-from autocode.jobs.ledger import attempts, results
+from autocode.jobs.ledger import attempts, queries, results
 from autocode.jobs.ledger.attempts import Attempt
 from autocode.jobs.logs import about
 from autocode.jobs.projection import Outcome
@@ -60,8 +63,16 @@ _FENCE_SECONDS: Final = 2.0
 """How long a step that doesn't look up may go on after somebody else ended its attempt."""
 
 
+_REPORT_SECONDS: Final = 2.0
+"""How long an attempt waits for the reports of others that it writes, where no reconciler follows."""
+
+
 class AttemptFailed(Exception):
-    """Ends the flow run as ``Failed``; its message is the problem's detail, already redacted."""
+    """Ends the flow run as ``Failed``; its message is the problem's detail, redacted, and what follows."""
+
+
+class _FencedOff(AttemptFailed):
+    """Somebody else ended the attempt, and tells of it."""
 
 
 async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequence[StepTask]) -> str:
@@ -76,8 +87,9 @@ async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequen
         tasks: the kind's steps as Prefect tasks.
 
     Returns:
-        The digest of the committed result; where the job was called off, Prefect's state ``Cancelled``, which
-        the flow hands on as it is, so that its run ends in it.
+        The state in which the flow's run ends; the flow returns it as it is, and who calls the flow gets the
+        digest of the committed result. ``Completed`` says which steps were reused; ``Cancelled`` it is where
+        the job was called off.
 
     Raises:
         AttemptFailed: the attempt ended without a result; the ledger says why, and what comes next.
@@ -91,23 +103,45 @@ async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequen
     system = await asyncio.to_thread(current_system, home.path)
     with _named(home) as holder:
         attempt = await asyncio.to_thread(_claim, system, kind, payload, run, holder)
+        context = AttemptContext(
+            system, attempt, LeaseKeeper(system.db, attempt, lost=_lost(fenced_off.get()))
+        )
         try:
-            with (
-                about(attempt.job_id, attempt.n),
-                LeaseKeeper(system.db, attempt, lost=_lost(fenced_off.get())) as keeper,
-            ):
-                _log.info("attempt begun", extra={"kind": kind.name})
-                context = AttemptContext(system, attempt, keeper)
-                produced = await _perform(kind, payload, context, tasks)
-                _log.info("attempt complete", extra={"digest": produced.digest})
-        except JobCancelled as called_off:
-            # the state that a flow returns is the one in which its run ends (prefect/states)
-            return cast("str", Cancelled(message=called_off.detail))
+            with about(attempt.job_id, attempt.n):
+                ended = await _work(kind, payload, context, tasks, RunPage(context, kind.name, run))
         finally:
             # under AUTOCODE_RECONCILED a reconciler follows, and does it sooner and for all jobs
             if run.deployment_id is not None and not os.environ.get("AUTOCODE_RECONCILED"):
                 await _tell(system)
-    return produced.digest
+    # the state that a flow returns is the one in which its run ends (prefect/states)
+    return cast("str", ended)
+
+
+async def _work(
+    kind: Kind[Any],
+    payload: Mapping[str, Any],
+    context: AttemptContext,
+    tasks: Sequence[StepTask],
+    page: RunPage,
+) -> State[Any]:
+    """Perform the begun attempt while its lease is kept; return the state in which its run ends."""
+    try:
+        # the lease is over with the attempt: what follows is for people's eyes, and may take a moment
+        with context.keeper, page.followed():
+            _log.info("attempt begun", extra={"kind": kind.name})
+            produced = await _perform(kind, payload, context, tasks)
+            _log.info("attempt complete", extra={"digest": produced.digest})
+    except _FencedOff:
+        raise
+    except AttemptFailed:
+        await page.finish()
+        raise
+    except JobCancelled as called_off:
+        await page.finish()
+        return Cancelled(message=called_off.detail)
+    await page.finish()
+    message = completed_message(produced.digest, done=context.performed, reused=context.reused)
+    return Completed(message=message, data=produced.digest)
 
 
 def _lost(leave: Callable[[float], None] | None) -> Callable[[], None] | None:
@@ -131,7 +165,8 @@ async def _tell(system: System) -> None:
     """
     with suppress(httpx.HTTPError, LedgerUnavailable):
         async with get_client() as client:
-            await Reconciler(system, PrefectRuns(client)).sweep()
+            reports = Reports(system, client, patience=_REPORT_SECONDS)
+            await Reconciler(system, PrefectRuns(client), reports=reports).sweep()
             await submit_adopted(system, client)
 
 
@@ -178,15 +213,26 @@ async def _perform(
         # Prefect doesn't fence: what this run says now could be written over what another process said
         if leave is not None:
             leave(0.0)
-        raise AttemptFailed(ended.detail) from ended
+        raise _FencedOff(ended.detail) from ended
     except Exception as error:
         # whether that is grave depends on what follows, which reconcile tells
         _log.info("attempt failed", exc_info=error)
         told = problem(error, step=job.current if job else None, attempt=attempt.n, at=db.clock.now())
         ending = partial(attempts.end, db, attempt.job_id, attempt.n, error=told, token=attempt.token)
         await asyncio.to_thread(outlast, db, _waiting(), ending, _outcome(error))
-        raise AttemptFailed(told["detail"]) from error
+        raise AttemptFailed(await asyncio.to_thread(_with_what_follows, told["detail"], context)) from error
     return produced
+
+
+def _with_what_follows(detail: str, context: AttemptContext) -> str:
+    attempt = context.attempt
+    try:
+        with context.system.db.read() as tx:
+            rows = queries.load(tx, attempt.job_id, history=False)
+    except LedgerUnavailable:
+        return detail
+    own = next(row for row in rows.attempts if row.n == attempt.n)
+    return failed_message(detail, rows, own)
 
 
 def _outcome(error: Exception) -> Outcome:

@@ -81,7 +81,10 @@ class AttemptContext:
         self.keeper = keeper
         self._verified: set[str] = set()
         self._progress_due = 0.0
-        self._totals: tuple[int | None, str | None] = (None, None)
+        self.told: tuple[int, int | None, str | None] | None = None
+        """The progress that was persisted last: done, total, unit."""
+        self.performed = self.reused = 0
+        """How many steps this attempt committed that it did, and that it found done."""
 
     def check(self) -> None:
         """Raise if this attempt must stop."""
@@ -125,6 +128,7 @@ class AttemptContext:
         # while the ledger is away nobody could see it; the next one tells more
         with suppress(LedgerUnavailable):
             results.set_progress(self.system.db, self.attempt, done=done, total=total, unit=unit)
+            self.told = (done, total, unit)
 
     def once(self, key: str, effect: Callable[[str], Any]) -> Any:
         """Perform *effect* unless it was done before."""
@@ -184,6 +188,9 @@ class AttemptContext:
     def commit_all(self, commits: Sequence[StepCommit]) -> None:
         """Commit several steps under the fence, in one transaction."""
         self._told(checkpoints.commit_steps, self.system.db, self.attempt, commits)
+        found = sum(each.reused for each in commits)
+        self.reused += found
+        self.performed += len(commits) - found
         for _ in commits:
             crash.at("step.after-checkpoint")
 

@@ -17,6 +17,7 @@ from autocode.jobs.engine.adopt import Adopter
 from autocode.jobs.engine.deployments import Deployments
 from autocode.jobs.engine.reconcile import Reconciler
 from autocode.jobs.engine.rescue import Rescue
+from autocode.jobs.engine.run_reports import Reports
 from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.submit import Submitter
 from autocode.jobs.engine.system import System
@@ -55,7 +56,7 @@ class Lead:
         self._outbox = asyncio.Event()
         self._view = PrefectView(PrefectRuns(client), self._facts.set)
         rescue = Rescue(system.db.clock, driven=lambda: holder.driven(system.home))
-        self._reconciler = Reconciler(system, self._view, rescue=rescue)
+        self._reconciler = Reconciler(system, self._view, rescue=rescue, reports=Reports(system, client))
         self._deployments = Deployments(client)
         self._submitter = Submitter(system, client, self._deployments)
         self._adopter = Adopter(system, client)

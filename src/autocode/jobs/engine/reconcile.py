@@ -23,7 +23,7 @@ from autocode.jobs.ledger.queries import JobRows
 from autocode.jobs.projection import ENDED_STATES, Ending, Lease, Outcome
 from autocode.jobs.settings import CANCEL_GRACE_SECONDS, LEASE_SECONDS
 
-__all__ = ["AttemptLost", "CancelUnanswered", "Reconciler", "Runs", "sweep_ledger"]
+__all__ = ["AttemptLost", "CancelUnanswered", "Reconciler", "Reporting", "Runs", "sweep_ledger"]
 
 _REPORT_SECONDS: Final = 30.0
 """How long a process that can't be seen from here has to tell Prefect itself how its attempt ended."""
@@ -66,6 +66,14 @@ class Runs(Protocol):
         ...
 
 
+class Reporting(Protocol):
+    """What the reconciler asks of whoever tells people in Prefect what an attempt left."""
+
+    async def settled(self, attempt: sa.Row[Any], seen: SeenRun) -> bool:
+        """Say whether nothing is to be told (any more) of *attempt*, which is over; never raises."""
+        ...
+
+
 class Reconciler:
     """Looks at open jobs, ends what is dead, verifies results, and persists the projection.
 
@@ -76,12 +84,21 @@ class Reconciler:
         system: the opened home.
         runs: Prefect's view of the flow runs; ``None``: Prefect isn't running, the ledger alone is looked at.
         rescue: finds what else must end; a one-shot command has none: it brings one job to its end.
+        reports: tells in Prefect what attempts left that can't tell it themselves; ``None``: nobody does.
     """
 
-    def __init__(self, system: System, runs: Runs | None, *, rescue: Rescue | None = None) -> None:
+    def __init__(
+        self,
+        system: System,
+        runs: Runs | None,
+        *,
+        rescue: Rescue | None = None,
+        reports: Reporting | None = None,
+    ) -> None:
         self._system = system
         self._runs = runs
         self._rescue = rescue
+        self._reports = reports
         self._leases = LeaseWatch(system.db.clock)
         self._over: set[str] = set()
         self._called_off: dict[tuple[str, int], float] = {}
@@ -262,7 +279,9 @@ class Reconciler:
         for row in rows.attempts:
             if row.run_closed or row.ended_at is None:
                 continue
-            if await self._is_closed(rows, row, every.get(row.flow_run_id or "", SeenRun())):
+            seen = every.get(row.flow_run_id or "", SeenRun())
+            closed = await self._is_closed(rows, row, seen)
+            if closed and (self._reports is None or await self._reports.settled(row, seen)):
                 await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
 
     async def _is_closed(self, rows: JobRows, row: sa.Row[Any], seen: SeenRun) -> bool:

@@ -20,9 +20,10 @@ from prefect.states import Scheduled, to_state_create
 
 from autocode.jobs import crash, kinds
 from autocode.jobs.canonical import canonical_json
-from autocode.jobs.engine.deployments import TAG, Deployments
+from autocode.jobs.engine.deployments import Deployments
 from autocode.jobs.engine.holder import driven
 from autocode.jobs.engine.loading import load_flow
+from autocode.jobs.engine.naming import adopted_name, run_name, run_tags
 from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import KindUnknown, Transient
@@ -74,7 +75,7 @@ def identify(run: FlowRun) -> tuple[str, int | None]:
     if prefix != "job" or not named or not number.isdecimal():
         return f"{jobs.ADOPTED}{run.id}", None
     epoch, _, job_id = named.partition(":")
-    if job_id and _EPOCH.fullmatch(epoch) and _tag(named) not in run.tags:
+    if job_id and _EPOCH.fullmatch(epoch) and f"job:{named}" not in run.tags:
         return job_id, int(number)
     return named, int(number)
 
@@ -158,29 +159,31 @@ class Submitter:
 
     async def _create(self, wanted: _Wanted) -> FlowRun:
         model = await _adopted_run(self._client, wanted.job_id)
+        name = _name(wanted, model)
         if model is not None and model.deployment_id is not None:
-            made = await self._on(model.deployment_id, wanted, model)
+            made = await self._on(model.deployment_id, wanted, name, model)
             if made is not None:
                 return made
         # looked for twice: the deployment may have been deleted since it was last seen
         for _ in range(2):
-            made = await self._on(await self._deployments.of(wanted.kind), wanted, None)
+            made = await self._on(await self._deployments.of(wanted.kind), wanted, name, None)
             if made is not None:
                 return made
             self._deployments.forget(wanted.kind)
         raise RunRefused(f"The deployment of kind {wanted.kind.name} vanishes as soon as it is made.")
 
-    async def _on(self, deployment: UUID, wanted: _Wanted, model: FlowRun | None) -> FlowRun | None:
+    async def _on(
+        self, deployment: UUID, wanted: _Wanted, name: str, model: FlowRun | None
+    ) -> FlowRun | None:
         """Make the run on *deployment*; ``None``: Prefect has no such deployment."""
-        name = wanted.kind.name
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await self._client.create_flow_run_from_deployment(
                     deployment,
-                    name=_run_name(name, wanted.job_id, wanted.n, wanted.session),
+                    name=name,
                     parameters=wanted.payload,
                     idempotency_key=attempt_key(self._epoch, wanted.job_id, wanted.n),
-                    tags=_tags(name, wanted.job_id, wanted.session),
+                    tags=run_tags(wanted.kind.name, wanted.job_id, wanted.session),
                     state=Scheduled(scheduled_time=wanted.due_at),
                     work_queue_name=model.work_queue_name if model else None,
                     job_variables=model.job_variables if model else None,
@@ -192,6 +195,12 @@ class Submitter:
                 answer = f"{error.response.status_code} {error.response.text[:500]}"
                 raise RunRefused(f"Prefect refused the run: {answer}") from error
             raise
+
+
+def _name(wanted: _Wanted, model: FlowRun | None) -> str:
+    if model is not None:
+        return adopted_name(wanted.kind.name, model.name, wanted.n)
+    return run_name(wanted.kind.name, wanted.job_id, wanted.n, wanted.session)
 
 
 def _compare(run: FlowRun, payload: Mapping[str, Any]) -> None:
@@ -239,10 +248,10 @@ async def submit_adopted(system: System, client: PrefectClient) -> None:
         name, payload = await asyncio.to_thread(jobs.payload_of, system.db, job_id)
         run = await client.create_flow_run_from_deployment(
             model.deployment_id,
-            name=_run_name(name, job_id, n, None),
+            name=adopted_name(name, model.name, n),
             parameters=payload,
             idempotency_key=attempt_key(epoch, job_id, n),
-            tags=_tags(name, job_id, None),
+            tags=run_tags(name, job_id, None),
             state=Scheduled(scheduled_time=due_at),
             work_queue_name=model.work_queue_name,
             job_variables=model.job_variables,
@@ -269,10 +278,10 @@ async def _create(
     body = FlowRunCreate(
         flow_id=flow_id,
         flow_version=flow.version,
-        name=_run_name(name, job_id, n, session),
+        name=run_name(name, job_id, n, session),
         parameters=payload,
         idempotency_key=key,
-        tags=_tags(name, job_id, session),
+        tags=run_tags(name, job_id, session),
         state=to_state_create(Scheduled(scheduled_time=due_at)),
     )
     # PrefectClient.create_flow_run takes no idempotency key (prefect/client/orchestration/_flow_runs)
@@ -283,16 +292,3 @@ async def _create(
 
 def _json(body: FlowRunCreate) -> dict[str, Any]:
     return body.model_dump(mode="json", exclude_unset=True)
-
-
-def _run_name(kind: str, job_id: str, n: int, session: str | None) -> str:
-    return f"{kind} {session or job_id} · attempt {n}"
-
-
-def _tags(kind: str, job_id: str, session: str | None) -> list[str]:
-    tags = [TAG, f"kind:{kind}", _tag(job_id)]
-    return tags if session is None else [*tags, f"session:{session}"]
-
-
-def _tag(job_id: str) -> str:
-    return f"job:{job_id}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,15 +12,26 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelled, Crashed
 
+from autocode.jobs.engine.messages import failed_message
 from autocode.jobs.engine.problems import problem
+from autocode.jobs.engine.reconcile import AttemptLost
 from autocode.jobs.engine.submit import identify
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import JobsError, LedgerUnavailable, Transient
 from autocode.jobs.ledger import attempts
+from autocode.jobs.ledger.queries import load
 from autocode.jobs.ledger.runs import RunAttempt, attempt_of_run
 from autocode.jobs.projection import Outcome
 
-__all__ = ["HANDED_BACK", "WORKER_STOPPED", "RunCancelled", "cancel_attempt", "hand_back", "tell_prefect"]
+__all__ = [
+    "HANDED_BACK",
+    "WORKER_STOPPED",
+    "RunCancelled",
+    "cancel_attempt",
+    "end_crashed",
+    "hand_back",
+    "tell_prefect",
+]
 
 HANDED_BACK: Final = "The worker was stopped and handed the attempt back; the job goes on in another run."
 WORKER_STOPPED: Final = (
@@ -64,6 +76,30 @@ def cancel_attempt(system: System, run: FlowRun, holder: str) -> bool | None:
         return _end(system, run, holder, Outcome.CANCELLED, None)
     cancelled = RunCancelled("Somebody cancelled the flow run of this attempt in Prefect.")
     return _end(system, run, holder, Outcome.FAILED, cancelled)
+
+
+def end_crashed(system: Callable[[], System], run: FlowRun, message: str) -> str:
+    """End the attempt of a run whose process was reaped, unless it is over; return what the run shall say.
+
+    The reconciler would find out by itself; this way the run's last word says what follows. Never raises:
+    what can't be done now the reconciler does.
+
+    Args:
+        system: gives the opened home.
+        run: the flow run.
+        message: how the process ended.
+    """
+    with suppress(JobsError):
+        opened = system()
+        attempt = _attempt(opened, run)
+        if attempt is not None and attempt.begun:
+            if attempt.outcome is None:
+                _end_as_seen(opened, attempt, Outcome.CRASHED, AttemptLost(message))
+            with opened.db.read() as tx:
+                rows = load(tx, attempt.job_id, history=False)
+            own = next(row for row in rows.attempts if row.n == attempt.n)
+            return message if own.ended_at is None else failed_message(message, rows, own)
+    return message
 
 
 def tell_prefect(run: FlowRun, *, ours: bool) -> None:

@@ -120,7 +120,7 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         # it imports what takes seconds; meanwhile this process makes its acquaintance with Prefect
         self._children.begin()
         await super().setup()
-        self._runner = await self._exit_stack.enter_async_context(RunnerContext(self._grace))
+        self._runner = await self._exit_stack.enter_async_context(RunnerContext(self._grace, self._system))
 
     async def teardown(self, *exc_info: Any) -> None:
         """Take nothing more, let runs end, hand back those that don't, and disconnect."""

@@ -11,14 +11,19 @@ from uuid import UUID
 
 import anyio
 import anyio.abc
+import httpx
 from prefect import Flow
+from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.exceptions import PrefectException
 from prefect.runner._flow_run_executor import FlowRunExecutionResult, FlowRunExecutorContext
 from prefect.runner._hook_runner import HookRunner
 from prefect.runner._process_manager import ProcessHandle
 from prefect.runner._state_proposer import StateProposer
 
+from autocode.jobs.engine.system import System
 from autocode.jobs.engine.worker.children import Child, Children
+from autocode.jobs.engine.worker.handback import end_crashed
 from autocode.jobs.engine.worker.messages import CANCEL, Order
 from autocode.jobs.engine.worker.prewarm import flow_of
 from autocode.jobs.errors import JobsError
@@ -100,14 +105,16 @@ class RunnerContext(FlowRunExecutorContext):
 
     Args:
         grace: seconds that a child gets to stop when its run is cancelled in Prefect.
+        system: gives the opened home; called in threads.
     """
 
-    def __init__(self, grace: float) -> None:
+    def __init__(self, grace: float, system: Callable[[], System]) -> None:
         self._grace = grace
+        self._system = system
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        self._state_proposer = _PlainProposer(client=self.client)
+        self._state_proposer = _PlainProposer(self.client, self._system)
         # the manager waits in steps of seconds, and half a minute in all
         vars(self.process_manager)["kill"] = self._kill
         return self
@@ -127,12 +134,23 @@ class RunnerContext(FlowRunExecutorContext):
 
 
 class _PlainProposer(StateProposer):
+    def __init__(self, client: PrefectClient, system: Callable[[], System]) -> None:
+        super().__init__(client=client)
+        self._system = system
+
     async def propose_crashed(self, flow_run: FlowRun, message: str) -> State[Any] | None:
         prefix = "Process exited with status code: "
         if message.startswith(prefix):
             number = message.removeprefix(prefix).partition(".")[0]
             message = told(int(number)) if number.lstrip("-").isdecimal() else message
+            # the process was reaped, so its attempt is over whoever says so first
+            message = await asyncio.to_thread(end_crashed, self._system, flow_run, message)
         proposed: State[Any] | None = await super().propose_crashed(flow_run, message)
+        if proposed is None:
+            # the reconciler may have been faster; the flow's hooks are still this worker's to run
+            with suppress(httpx.HTTPError, PrefectException):
+                now: State[Any] | None = (await self._client.read_flow_run(flow_run.id)).state
+                return now if now is not None and now.is_crashed() else None
         return proposed
 
 

@@ -21,6 +21,7 @@ from autocode.jobs.operations.export.payload import (
 )
 from autocode.jobs.operations.export.read import read_session
 from autocode.jobs.operations.export.scan import scan_sources
+from autocode.jobs.operations.export.summary import summarize_export
 from autocode.jobs.redaction import DEFAULT_POLICY, CustomRules, Policy, Redactor
 
 __all__ = ["EXPORT", "bundle", "read", "scan"]
@@ -52,6 +53,9 @@ def read(context: StepContext, inputs: ReadInputs) -> Produced:
 def bundle(context: StepContext, inputs: BundleInputs) -> Produced:
     """Write the manifest."""
     return write_manifest(context, inputs)
+
+
+EXPORT.summarize(summarize_export)
 
 
 @EXPORT.main
