@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from autocode.jobs.errors import DiskFull, JobsError, ObjectCorrupt, ObjectMissing, UsageError
-from autocode.jobs.operations.export import archive, folder, partial
+from autocode.jobs.operations import partial
+from autocode.jobs.operations.export import archive, folder
 from autocode.jobs.operations.export.views import bag_files, bag_name, load_manifest, write_folder, write_zip
 from autocode.jobs.store import LocalStore
 from autocode.jobs.testing.samples import write_samples
