@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from autocode.jobs.canonical import digest_of
 from autocode.jobs.errors import AttemptEnded
-from autocode.jobs.ledger import attempts, checkpoints, effects, queries, results, retries, schema
+from autocode.jobs.ledger import attempts, checkpoints, effects, queries, reports, results, retries, schema
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.projection import Outcome
 from ledger_world import begin, commit, contents, facts_of, look, memo_key, produced, rows, started
@@ -366,3 +366,27 @@ def test_a_fresh_run_records_its_checkpoints_anew(database: Database) -> None:
         (3, "read a", 2),
         (4, "read b", 3),
     ]
+
+
+def test_a_report_counts_and_lists_the_checkpoints_that_an_attempt_ended_with(database: Database) -> None:
+    """A report tells new ones from reused and earlier ones, leaves later ones out, and lists few rows."""
+    first = started(database)
+    steps = [
+        checkpoints.StepCommit(memo_key(inputs=text), produced(text), f"read {text}", reused=text == "0")
+        for text in map(str, range(reports.NEWEST))
+    ]
+    for each in steps:
+        checkpoints.reserve(database, first, each.produced.digest, each.produced.size)
+    checkpoints.commit_steps(database, first, steps)
+    attempts.end(database, "job", 1, Outcome.CRASHED)
+    second = begin(database, "job", 2)
+    commit(database, second, "last")
+    results.commit_result(database, second, produced("last"))
+
+    of_first = reports.attempt_report(database, "job", 1)
+    of_second = reports.attempt_report(database, "job", 2)
+
+    assert (of_first.new, of_first.reused, of_first.earlier) == (reports.NEWEST - 1, 1, 0)
+    assert (of_second.new, of_second.reused, of_second.earlier) == (1, 0, reports.NEWEST)
+    assert [row.seq for row in of_second.newest] == list(range(2, reports.NEWEST + 2))
+    assert (of_first.result, of_second.result) == (None, produced("last"))

@@ -54,7 +54,6 @@ def report_text(report: AttemptReport, numbers: Mapping[str, int]) -> str:
 def _outcome(report: AttemptReport) -> list[str]:
     job, attempt = report.rows.job, report.attempt
     rows = [
-        ("job", _code(job.job_id)),
         ("attempt", f"{attempt.n}: {_ENDINGS[Outcome(attempt.outcome)]}"),
         ("began", _moment(attempt.begun_at)),
         ("ended", _moment(attempt.ended_at)),
@@ -68,7 +67,7 @@ def _outcome(report: AttemptReport) -> list[str]:
         rows.append(("result", f"{_code(result.digest)}, {result.size:,} bytes"))
     elif attempt.outcome != Outcome.COMPLETED:
         rows.append(("then", _plain(what_follows(report.rows, attempt).partition(": autocode-jobs")[0])))
-    return [f"# {_plain(job.kind)}, attempt {attempt.n}", "", *_table(("", ""), rows)]
+    return [f"# {_plain(job.kind)}, attempt {attempt.n}", "", *_table(("job", _code(job.job_id)), rows)]
 
 
 def _checkpoints(report: AttemptReport) -> list[str]:
@@ -97,9 +96,9 @@ def _where(report: AttemptReport) -> list[str]:
     commands = [f"autocode-jobs jobs explain {job_id}"]
     if report.rows.job.result_digest is not None:
         commands.append(f"autocode-jobs artifacts get {job_id}")
-    else:
+    elif report.rows.attempts[-1].ended_at is not None:
         commands.append(f"autocode-jobs jobs retry {job_id}")
-    note = "Restarting this run in Prefect does nothing: one run is one attempt. Look and retry here:"
+    note = "Restarting this run in Prefect does nothing: one run is one attempt. Look here:"
     return ["## Where to go on", "", note, "", "```", *commands, "```"]
 
 
