@@ -124,7 +124,7 @@ def test_an_attempt_past_its_time_limit_is_ended_whatever_the_wall_clock_says(
 
 @pytest.mark.parametrize("jump", [timedelta(hours=-1), timedelta(hours=1)])
 def test_a_lease_is_judged_whatever_the_wall_clock_says(served: World, jump: timedelta) -> None:
-    """After a jump of an hour an attempt that renews goes on; one that falls silent is lost after its lease."""
+    """After a jump of an hour an attempt that renews goes on; a silent one is lost after its lease."""
     attempt = served.begin()
     served.runs.says = RUNNING
     served.look(after=2.0, renewing=attempt)
