@@ -211,15 +211,15 @@ def other_worker(world: Kills, name: str) -> Iterator[Worker]:
         yield worker
     finally:
         # a worker that was started a moment ago doesn't know yet how to end in order
-        world.wait(lambda: said(world, name) == worker.pid or worker.process.poll() is not None)
+        world.wait(lambda: said(world, f"worker-{name}") == worker.pid or worker.process.poll() is not None)
         worker.process.terminate()
         assert worker.process.wait(60) == 0
 
 
 def said(world: Kills, name: str) -> int | None:
-    """Return the process of the worker of this name that says that it is ready."""
+    """Return the process of the part of this name that says that it is ready."""
     with suppress(OSError, ValueError):
-        return int(json.loads((world.home.run / f"worker-{name}.json").read_text())["pid"])
+        return int(json.loads((world.home.run / f"{name}.json").read_text())["pid"])
     return None
 
 
@@ -278,15 +278,18 @@ def test_workers_are_killed_at_random(world: Kills) -> None:
         pause = threading.Event()
         while open_jobs(world) > 0:
             assert kills < 10 * len(errands), (seed, open_jobs(world))
-            victim = draw.choice([second, third, None])
-            found = [world.pid("worker")] if victim is None else [victim.pid]
+            name, victim = draw.choice([("worker", None), ("worker-second", second), ("worker-third", third)])
+            # one that never gets ready runs nothing: no kill would be the last
+            before = world.pid("worker") if victim is None else victim.pid
+            world.wait(lambda name=name, pid=before: said(world, name) == pid or open_jobs(world) == 0)
+            found = [before]
             if draw.random() < 0.5:
-                found += [pid for pid in descendants(found[0]) if draw.random() < 0.5]
+                found += [pid for pid in descendants(before) if draw.random() < 0.5]
             kill(found)
             kills += 1
             if victim is not None:
                 victim.start()
-            pause.wait(draw.uniform(1.0, 4.0))
+            pause.wait(draw.uniform(0.3, 2.0))
     jobs = world.done(*errands)
 
     assert {job.status for job in jobs} == {"complete"}, seed

@@ -18,6 +18,7 @@ from autocode.jobs.api.problems import JsonResponse
 from autocode.jobs.api.reading import existing_job, visible_job
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
+from autocode.jobs.engine.announce import lives
 from autocode.jobs.errors import JobsError
 from autocode.jobs.ledger import audit, results, retries
 from autocode.jobs.ledger.access import Principal, Role
@@ -35,6 +36,9 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     403: {"description": "the token's role is too small"},
     404: {"description": "no such job, or none that this token may see"},
 }
+_TOLD_SECONDS: Final = 3.0
+"""How long an answer waits for reconcile: that takes milliseconds, unless its lead is passing on."""
+
 _RETRY: Final[dict[int | str, dict[str, Any]]] = _ANSWERS | {
     409: {"description": "the job isn't dead"},
     412: {"description": "somebody else was first"},
@@ -96,6 +100,7 @@ async def retry(job_id: str, request: Request, service: Shared, calls: Calls, ca
         expected_rev=rev,
         attempts=retries.ATTEMPTS if body.attempts is None else body.attempts,
     )
+    await desk.told(rev)
     return await desk.answer()
 
 
@@ -149,6 +154,15 @@ class _Desk:
                 outcome=f"refused: {refusal.type}",
             )
             raise
+
+    async def told(self, rev: int) -> None:
+        """Wait a moment until reconcile, if one runs here, shows the job as it is after the act.
+
+        Otherwise whoever follows the job at once would find it dead still, and take that for the end.
+        """
+        if await self.calls(lives, self.service.system.home, "reconcile"):
+            await self.service.watch.moved(self.job_id, rev, _TOLD_SECONDS)
+            self.calls.renew()
 
     async def answer(self) -> Response:
         """Return the job as it is now."""

@@ -23,7 +23,7 @@ from autocode.jobs.engine.submit import Submitter
 from autocode.jobs.engine.system import System
 from autocode.jobs.engine.view import PrefectView, follow_events
 from autocode.jobs.errors import JobsError, LeadershipLost, LedgerUnavailable
-from autocode.jobs.ledger import attempts
+from autocode.jobs.ledger.runs import open_holders
 
 __all__ = ["Lead"]
 
@@ -106,7 +106,7 @@ class Lead:
     def _tidy(self) -> None:
         """Remove what processes that were killed left behind; what can't be removed now can later."""
         with suppress(JobsError, OSError):
-            holder.sweep(self._system.home, attempts.open_holders(self._system.db))
+            holder.sweep(self._system.home, open_holders(self._system.db))
             self._system.store.sweep_temp()
 
 

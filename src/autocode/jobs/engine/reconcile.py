@@ -20,6 +20,7 @@ from autocode.jobs.engine.system import System
 from autocode.jobs.errors import LeadershipLost, LedgerUnavailable, ObjectCorrupt, ObjectMissing, Transient
 from autocode.jobs.ledger import attempts, queries, results, statuses
 from autocode.jobs.ledger.queries import JobRows
+from autocode.jobs.ledger.runs import open_holders
 from autocode.jobs.projection import ENDED_STATES, Ending, Lease, Outcome
 from autocode.jobs.settings import CANCEL_GRACE_SECONDS, LEASE_SECONDS
 
@@ -320,5 +321,5 @@ def sweep_ledger(system: System) -> None:
     nobody needs any more.
     """
     asyncio.run(Reconciler(system, None).sweep())
-    holder.sweep(system.home, attempts.open_holders(system.db))
+    holder.sweep(system.home, open_holders(system.db))
     system.store.sweep_temp()

@@ -29,7 +29,6 @@ __all__ = [
     "end_in",
     "facts",
     "hold",
-    "open_holders",
     "pick_due",
     "plan",
     "renew",
@@ -108,16 +107,6 @@ def pick_due(db: Database, job_id: str, holder: str) -> str | None:
         return picked.scalar()
 
 
-def open_holders(db: Database) -> set[str]:
-    """Return the holders of every attempt that is not over, or whose run isn't closed in Prefect yet."""
-    query = sa.select(t.attempts.c.holder).where(
-        t.attempts.c.holder.is_not(None),
-        sa.or_(t.attempts.c.ended_at.is_(None), t.attempts.c.run_closed.is_(False)),
-    )
-    with db.read() as tx:
-        return set(tx.execute(query).scalars())
-
-
 def close_run(db: Database, job_id: str, n: int) -> None:
     """Note that Prefect knows how attempt *n* ended. Idempotent."""
     with db.write() as tx:
@@ -135,8 +124,7 @@ def begin(
         n: which attempt.
         flow_run_id: the run that executes it; another run is refused, and so is one of another attempt.
         holder: who runs it, for people and for proof of death.
-        token: proves that it was this process that began it, should the answer be lost: with the same token
-            it may be called again. Drawn where none is given.
+        token: with the same one it may be called again, should the answer be lost. Drawn if none is given.
 
     Raises:
         AttemptEnded: the attempt is over, isn't planned, was begun before or belongs to another run, or the
@@ -144,11 +132,10 @@ def begin(
         JobNotFound: no job has this id.
     """
     crash.at("claim.before")
-    token = token if token is not None else str(uuid.uuid4())
+    token = token or str(uuid.uuid4())
     with db.write() as tx:
         jobs.lock(tx, job_id)
-        begun = _begun_with(tx, job_id, n, token)
-        if begun is not None:
+        if (begun := _begun_with(tx, job_id, n, token)) is not None:
             return begun
         now = db.clock.now()
         fence = _next_fence(tx)
@@ -177,16 +164,17 @@ def begin(
         event = record(tx, job_id, Fact.BEGUN, {"attempt": n}, now)
         tx.execute(sa.update(t.attempts).where(*_key(job_id, n)).values(begun_event=event))
     crash.at("claim.after")
-    return Attempt(job_id, n, token, fence, time_limit=job.time_limit, fresh_fence=job.fresh_fence)
+    return _begun(job, n, token, fence)
 
 
 def _begun_with(tx: sa.Connection, job_id: str, n: int, token: str) -> Attempt | None:
     mine = (*_key(job_id, n), t.attempts.c.token == token, t.attempts.c.ended_at.is_(None))
     fence = tx.execute(sa.select(t.attempts.c.fence).where(*mine)).scalar()
-    if fence is None:
-        return None
-    job = _job(tx, job_id)
-    return Attempt(job_id, n, token, fence, time_limit=job.time_limit, fresh_fence=job.fresh_fence)
+    return None if fence is None else _begun(_job(tx, job_id), n, token, fence)
+
+
+def _begun(job: sa.Row[Any], n: int, token: str, fence: int) -> Attempt:
+    return Attempt(job.job_id, n, token, fence, job.time_limit, job.fresh_fence)
 
 
 def _refusal(tx: sa.Connection, job: sa.Row[Any], n: int) -> AttemptEnded:

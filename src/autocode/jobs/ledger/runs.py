@@ -1,4 +1,4 @@
-"""Attempts by their flow run: what a worker asks about the runs that it executes."""
+"""Attempts by their flow run: what a worker asks about the runs that it executes, and which are open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.projection import Outcome
 
-__all__ = ["RunAttempt", "attempt_of_run", "endings"]
+__all__ = ["RunAttempt", "attempt_of_run", "endings", "open_holders"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +86,13 @@ def attempt_of_run(
         outcome=None if row.ended_at is None else Outcome(row.outcome),
         cancel_requested=row.cancel_requested_at is not None,
     )
+
+
+def open_holders(db: Database) -> set[str]:
+    """Return the holders of every attempt that is not over, or whose run isn't closed in Prefect yet."""
+    query = sa.select(t.attempts.c.holder).where(
+        t.attempts.c.holder.is_not(None),
+        sa.or_(t.attempts.c.ended_at.is_(None), t.attempts.c.run_closed.is_(False)),
+    )
+    with db.read() as tx:
+        return set(tx.execute(query).scalars())
