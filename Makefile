@@ -3,7 +3,7 @@
 # make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test lessons lint typecheck format bench-export prefect-schema requirements clean
+.PHONY: help install demo serve test lessons lint typecheck format bench-export bench-service prefect-schema requirements clean
 
 # paths are relative on purpose: the folder's own name may hold spaces
 PY := .venv/bin/python
@@ -47,6 +47,9 @@ format: install ## apply ruff's fixes and format
 
 bench-export: install ## exports beside tar | zstd | sha256sum; ARGS="--sizes 1,10,100,1000 --write"
 	$(PY) -m bench.export $(ARGS)
+
+bench-service: install ## the whole service beside Prefect's process worker; ARGS="--short" or "--write"
+	$(PY) -m bench.service $(ARGS)
 
 prefect-schema: install ## write anew what the installed Prefect's migrations make of an empty database
 	@$(PY) scripts/prefect_schema.py

@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from autocode.jobs.settings import Home
 from bench import processes, service_jobs
 from bench.report import about, into_page
 from bench.service_home import Up, started, temporary
@@ -60,25 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     document: dict[str, Any] = {"about": machine, "workers": options.workers, "sizes": sizes}
     with temporary(options.folder) as (home, environ):
-        cold = []
-        for number in range(sizes["starts"] - 1):
-            _say(f"cold start {number + 1}")
-            with temporary(options.folder) as (other, its), started(other, its) as up:
-                cold.append(_start(up))
-        _say("cold start, the last")
-        with started(home, environ) as up:
-            cold.append(_start(up))
-        warm = []
-        for number in range(sizes["starts"] - 1):
-            _say(f"warm start {number + 1}")
-            with started(home, environ) as up:
-                warm.append(_start(up))
-        _say("warm start, the last")
+        first = _starts(home, environ, options.folder, sizes["starts"])
+        _say("the last start")
         with started(home, environ, "--workers", str(options.workers)) as up:
-            warm.append(_start(up))
-            document |= {"cold": cold, "warm": warm} | _running(
-                up, sizes, options.workers, Path(home.path).parent
-            )
+            first["warm" if sizes["starts"] else "cold"].append(_start(up))
+            document |= first | _running(up, sizes, options.workers, home.path.parent)
     machine["load_after"] = os.getloadavg()[0]
     document["seconds"] = round(time.monotonic() - began)
     text = as_markdown(document)
@@ -107,6 +94,26 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _say(text: str) -> None:
     sys.stderr.write(f"{datetime.now().astimezone():%H:%M:%S} {text}, load {os.getloadavg()[0]:.1f}\n")
+
+
+def _starts(
+    home: Home, environ: dict[str, str], folder: Path | None, number: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Start *number* services on empty homes, the last of them *home*, and one less on that home again."""
+    cold, warm = [], []
+    for each in range(number):
+        _say(f"cold start {each + 1}")
+        if each < number - 1:
+            with temporary(folder) as (other, its), started(other, its) as up:
+                cold.append(_start(up))
+        else:
+            with started(home, environ) as up:
+                cold.append(_start(up))
+    for each in range(number - 1):
+        _say(f"warm start {each + 1}")
+        with started(home, environ) as up:
+            warm.append(_start(up))
+    return {"cold": cold, "warm": warm}
 
 
 def _start(up: Up) -> dict[str, Any]:

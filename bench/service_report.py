@@ -89,6 +89,8 @@ def _starts(document: dict[str, Any]) -> str:
     rows = []
     for what, name, budget in (("empty home", "cold", "20 s"), ("used home", "warm", "10 s")):
         starts = document[name]
+        if not starts:
+            continue
         rows.append(
             (
                 f"`up`, {what}",
@@ -116,10 +118,11 @@ def _parts(document: dict[str, Any]) -> str:
         f"{sum(idle['cpu'].values()) * _HUNDREDTHS:.1f} %",
         f"{median(sum(each['cpu'].values()) for each in bursts) * _MS:.0f} ms",
     )
-    started = {part: f"{median(each['cpu'][part] for each in document['warm']):.1f} s" for part in PARTS}
-    whole_start = f"{median(sum(each['cpu'].values()) for each in document['warm']):.1f} s"
+    starts = document["warm"] or document["cold"]
+    started = {part: f"{median(each['cpu'][part] for each in starts):.1f} s" for part in PARTS}
+    whole_start = f"{median(sum(each['cpu'].values()) for each in starts):.1f} s"
     rows = [
-        ("processor until ready, used home", *(started[part] for part in PARTS), whole_start),
+        ("processor until ready", *(started[part] for part in PARTS), whole_start),
         ("idle: memory (PSS)", *(memory[part] for part in PARTS), whole[0]),
         (f"idle: processor, over {idle['seconds']:.0f} s", *(used[part] for part in PARTS), whole[1]),
         ("processor a job, many at once", *(job[part] for part in PARTS), whole[2]),

@@ -1,4 +1,4 @@
-"""The benchmark of exports runs, whatever it measures."""
+"""The benchmarks run, whatever they measure."""
 
 from __future__ import annotations
 
@@ -35,3 +35,28 @@ def test_the_benchmark_measures_a_megabyte(tmp_path: Path) -> None:
     assert result["floor"][0]["cpu"] > 0
     assert all(speed > 0 for speed in result["stages"].values())
     assert "| 1 MB in 5 |" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_benchmark_measures_a_service(tmp_path: Path) -> None:
+    """A service on a home of its own gives figures for jobs one by one and at once, and tables of them."""
+    output = tmp_path / "result.json"
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    tiny = {"starts": 0, "latencies": 2, "bursts": 1, "burst": 2, "kills": 0, "idle": 0.5, "peer-burst": 0}
+    options = [f"--{name}={value}" for name, value in tiny.items()]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.service", "--short", *options, "--output", str(output)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    result = json.loads(output.read_text())
+    assert all(0 < each["enqueue"] < each["seen"] for each in result["ones"])
+    assert len(result["bursts"][0]["enqueue"]) == 2
+    assert all(size > 0 for size in result["idle"]["memory"].values())
+    assert "| jobs a second, 2 at once |" in done.stdout

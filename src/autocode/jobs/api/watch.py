@@ -1,21 +1,38 @@
-"""Holding requests until a job moves: one query at a time for all who wait, and none while nobody does."""
+"""Holding requests until a job moves: the ledger wakes one query for all who wait.
+
+Nothing is asked while nobody waits, and soon after the last one left nobody listens either.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from contextlib import suppress
 from typing import Final
 
 from autocode.jobs.api.threads import RequestCalls, Threads
 from autocode.jobs.errors import JobsError
 from autocode.jobs.ledger import glances
 from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger.wakeups import Listener
 
 __all__ = ["Watch"]
 
 _log = logging.getLogger("autocode.jobs.api")
 
-_PAUSE_SECONDS: Final = 0.1
+_PAUSE_SECONDS: Final = 0.02
+"""The least time between two queries, however much happens."""
+
+_ANYWAY_SECONDS: Final = 1.0
+"""How soon the ledger is asked without having been heard: a wake-up may be lost with its connection."""
+
+_LINGER_SECONDS: Final = 10.0
+"""How long to go on listening for who may wait next, since a connection takes a while to make."""
+
+_LISTEN_SECONDS: Final = 0.5
+"""How soon the listening thread notices that it is to end."""
+
 _ANSWER_SECONDS: Final = 4.0
 
 
@@ -34,6 +51,7 @@ class Watch:
         self._most = most
         self._waiting: dict[asyncio.Future[None], tuple[str, int]] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
         self._closed = False
 
     @property
@@ -51,6 +69,8 @@ class Watch:
         _log.debug("held: %s", job_id)
         moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[moved] = (job_id, rev)
+        # it may have moved since the caller read it
+        self._woken.set()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
         try:
@@ -70,19 +90,42 @@ class Watch:
             self._looking.cancel()
 
     async def _look(self) -> None:
-        while self._waiting and not self._closed:
-            await asyncio.sleep(_PAUSE_SECONDS)
-            if not self._waiting:
-                return
-            asked = {job_id for job_id, _ in self._waiting.values()}
-            try:
-                found = await RequestCalls(self._threads, _ANSWER_SECONDS)(glances.revisions, self._db, asked)
-            except JobsError:
-                # those who wait are told by their own next read, or try again when their time is over
-                continue
-            for moved, (job_id, rev) in list(self._waiting.items()):
-                if job_id in asked and found.get(job_id, rev) != rev:
-                    _let_go(moved)
+        loop = asyncio.get_running_loop()
+        over = threading.Event()
+        threading.Thread(target=self._listen, args=(loop, over), name="ledger listener", daemon=True).start()
+        until = loop.time() + _LINGER_SECONDS
+        try:
+            while not self._closed and (self._waiting or loop.time() < until):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), _ANYWAY_SECONDS)
+                self._woken.clear()
+                if self._waiting:
+                    until = loop.time() + _LINGER_SECONDS
+                    await self._tell()
+                await asyncio.sleep(_PAUSE_SECONDS)
+        finally:
+            over.set()
+
+    async def _tell(self) -> None:
+        asked = {job_id for job_id, _ in self._waiting.values()}
+        try:
+            found = await RequestCalls(self._threads, _ANSWER_SECONDS)(glances.revisions, self._db, asked)
+        except JobsError:
+            # those who wait are told by their own next read, or try again when their time is over
+            return
+        for moved, (job_id, rev) in list(self._waiting.items()):
+            if job_id in asked and found.get(job_id, rev) != rev:
+                _let_go(moved)
+
+    def _listen(self, loop: asyncio.AbstractEventLoop, over: threading.Event) -> None:
+        with Listener(self._db) as listener:
+            while not over.is_set():
+                if listener.wait(_LISTEN_SECONDS):
+                    try:
+                        loop.call_soon_threadsafe(self._woken.set)
+                    except RuntimeError:
+                        # the loop is closed: the process is ending, and nobody waits
+                        return
 
 
 def _let_go(moved: asyncio.Future[None]) -> None:

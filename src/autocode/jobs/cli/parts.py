@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ __all__ = ["api", "reconcile", "worker"]
 _log = logging.getLogger(__name__)
 
 Flags = Mapping[str, object]
+_Work = Callable[["System", "Address", Configuration], int]
 
 
 def api(flags: Flags) -> int:
@@ -41,7 +43,7 @@ def api(flags: Flags) -> int:
             prefect_ui=address.url.removesuffix("/api"),
         )
 
-    return _run("api", flags, serve)
+    return _run("api", flags, serve, ahead="autocode.jobs.api.process")
 
 
 def reconcile(flags: Flags) -> int:
@@ -52,7 +54,7 @@ def reconcile(flags: Flags) -> int:
 
         return daemon.run(system, address)
 
-    return _run("reconcile", flags, run)
+    return _run("reconcile", flags, run, ahead="autocode.jobs.engine.daemon")
 
 
 def worker(flags: Flags, *, name: str | None) -> int:
@@ -70,10 +72,10 @@ def worker(flags: Flags, *, name: str | None) -> int:
             grace=values.drain_seconds,
         )
 
-    return _run("worker", flags, run)
+    return _run("worker", flags, run, ahead="autocode.jobs.engine.worker.service")
 
 
-def _run(part: str, flags: Flags, work: Callable[[System, Address, Configuration], int]) -> int:
+def _run(part: str, flags: Flags, work: _Work, *, ahead: str) -> int:
     home = Home.from_environment()
     loaded = configuration.load(home, flags=flags)
     os.environ.update(loaded.environ())
@@ -84,7 +86,7 @@ def _run(part: str, flags: Flags, work: Callable[[System, Address, Configuration
     crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
 
     try:
-        return _work(home, values, work)
+        return _work(home, values, work, ahead)
     except UsageError as error:
         _log.error("%s %s", error.detail, error.hint)
         return USAGE
@@ -95,7 +97,7 @@ def _run(part: str, flags: Flags, work: Callable[[System, Address, Configuration
     return FAILED
 
 
-def _work(home: Home, values: Configuration, work: Callable[[System, Address, Configuration], int]) -> int:
+def _work(home: Home, values: Configuration, work: _Work, ahead: str) -> int:
     from autocode.jobs.engine.environment import configure_client  # noqa: PLC0415 - after the settings are set
 
     configure_client(home)
@@ -104,6 +106,8 @@ def _work(home: Home, values: Configuration, work: Callable[[System, Address, Co
     from autocode.jobs.plugins import load_kinds  # noqa: PLC0415 - as above: their modules may import Prefect
 
     load_kinds(values.kinds)
+    # it takes seconds, and so does the start of the Prefect server, which is waited for below
+    importlib.import_module(ahead)
     with (
         open_system(home) as system,
         prefect_address(home, url=values.prefect_api_url, auth=values.prefect_auth) as address,
