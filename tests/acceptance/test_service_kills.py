@@ -307,21 +307,19 @@ def open_jobs(world: Kills) -> int:
     return counts.queued + counts.running + counts.retrying
 
 
-def test_the_stop_leaves_nothing(world: Kills) -> None:
+def test_the_stop_leaves_nothing(shared: Kills) -> None:
     """No attempt is open, and no process, holder, child or temporary file is left; every object is whole."""
-    open_attempts = world.rows("SELECT job_id, n FROM attempts WHERE ended_at IS NULL")
-    unstamped = world.rows("SELECT id FROM events WHERE cursor IS NULL")
+    open_attempts = shared.rows("SELECT job_id, n FROM attempts WHERE ended_at IS NULL")
+    unstamped = shared.rows("SELECT id FROM events WHERE cursor IS NULL")
 
-    yet = world.watcher.wrong
-    world.service.signal(signal.SIGTERM)
-    status = world.service.end()
+    shared.service.signal(signal.SIGTERM)
+    status = shared.service.end()
 
-    assert (open_attempts, unstamped, yet) == ([], [], [])
-    assert status == 0, world.service.told()
-    world.wait(lambda: not world.service.processes(), within=30)
+    assert (open_attempts, unstamped, shared.watcher.wrong) == ([], [], [])
+    assert status == 0, shared.service.told()
+    shared.wait(lambda: not shared.service.processes(), within=30)
     for folder in ("holders", "children"):
-        assert list((world.home.run / folder).iterdir()) == []
-    assert sorted(str(path) for path in world.home.store.rglob("*.tmp")) == []
-    report = verify_store(world.store)
+        assert list((shared.home.run / folder).iterdir()) == []
+    assert sorted(str(path) for path in shared.home.store.rglob("*.tmp")) == []
+    report = verify_store(shared.store)
     assert report.ok, report.as_dict()
-    world.service.start()

@@ -143,6 +143,14 @@ def test_a_wrong_address_is_refused_without_its_password(home: Home, variable: s
     assert "hunter2" not in told
 
 
+@pytest.mark.parametrize("value", ["jobs.example/", "http://jobs.example", "a b", "jobs.example:80"])
+def test_what_is_no_host_name_is_refused(home: Home, value: str) -> None:
+    """The whole value has to be names, not just its end."""
+    told = refused(home, AUTOCODE_HOSTS=value)
+
+    assert "host names, separated by commas" in told
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_config_shows_everything_but_secrets(
     form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -30,6 +30,9 @@ __all__ = ["Lead"]
 _SWEEP_SECONDS: Final = 1.0
 """Pause between two sweeps that nothing woke; leases have to be looked at twice in each."""
 
+_TIDY_SECONDS: Final = 60.0
+"""Pause between two looks for what killed processes left in the home."""
+
 _ADOPT_SECONDS: Final = 2.0
 
 _DEPLOY_SECONDS: Final = 5.0
@@ -73,15 +76,19 @@ class Lead:
         Raises:
             ExceptionGroup: with :class:`~autocode.jobs.errors.LeadershipLost` where another leads now.
         """
-        await asyncio.to_thread(self._tidy)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._view.follow())
-            group.create_task(follow_events(self._view.ask))
-            group.create_task(_for_ever("sweep", self._facts, _SWEEP_SECONDS, self._sweep))
-            group.create_task(_for_ever("submit", self._outbox, _SWEEP_SECONDS, self._submit))
-            group.create_task(_for_ever("deploy", asyncio.Event(), _DEPLOY_SECONDS, self._deploy))
-            # nothing wakes it: a worker that is faster adopts by its claim
-            group.create_task(_for_ever("adopt", asyncio.Event(), _ADOPT_SECONDS, self._adopt))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._view.follow())
+                group.create_task(follow_events(self._view.ask))
+                group.create_task(_for_ever("sweep", self._facts, _SWEEP_SECONDS, self._sweep))
+                group.create_task(_for_ever("submit", self._outbox, _SWEEP_SECONDS, self._submit))
+                group.create_task(_for_ever("deploy", asyncio.Event(), _DEPLOY_SECONDS, self._deploy))
+                # nothing wakes it: a worker that is faster adopts by its claim
+                group.create_task(_for_ever("adopt", asyncio.Event(), _ADOPT_SECONDS, self._adopt))
+                group.create_task(_for_ever("tidy", asyncio.Event(), _TIDY_SECONDS, self._tidy))
+        finally:
+            # whoever died since the last time may be the last for weeks
+            await self._tidy()
 
     async def _sweep(self) -> None:
         try:
@@ -103,11 +110,15 @@ class Lead:
     async def _adopt(self) -> None:
         await self._adopter.adopt_all()
 
-    def _tidy(self) -> None:
+    async def _tidy(self) -> None:
         """Remove what processes that were killed left behind; what can't be removed now can later."""
-        with suppress(JobsError, OSError):
-            holder.sweep(self._system.home, open_holders(self._system.db))
-            self._system.store.sweep_temp()
+
+        def tidy() -> None:
+            with suppress(JobsError, OSError):
+                holder.sweep(self._system.home, open_holders(self._system.db))
+                self._system.store.sweep_temp()
+
+        await asyncio.to_thread(tidy)
 
 
 async def _for_ever(
