@@ -59,6 +59,7 @@ class FakePrefect:
     due: list[FlowRun] = field(default_factory=list)
     runs: dict[UUID, FlowRun] = field(default_factory=dict)
     states: list[tuple[UUID, Any]] = field(default_factory=list)
+    named: list[tuple[UUID, str, list[str]]] = field(default_factory=list)
     alters: dict[str, Any] = field(default_factory=dict)
 
     async def read_work_pool(self, name: str) -> Any:
@@ -109,6 +110,10 @@ class FakePrefect:
     async def set_flow_run_state(self, run_id: UUID, state: Any) -> None:
         """Note the state."""
         self.states.append((run_id, state))
+
+    async def update_flow_run(self, run_id: UUID, *, name: str, tags: list[str]) -> None:
+        """Note the name and the tags."""
+        self.named.append((run_id, name, tags))
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_a_report_that_can_not_be_written_settles_all_the_same(world: World) -> 
 
     async def read_artifacts(**_: Any) -> list[Any]:
         asked.append("read")
-        await asyncio.sleep(0)
+        await asked_twice.wait()
         raise OSError("nobody there")
 
     async def settle() -> list[bool]:

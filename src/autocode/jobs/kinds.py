@@ -39,7 +39,6 @@ __all__ = [
     "Chain",
     "JobContext",
     "Kind",
-    "ObjectReader",
     "Output",
     "Produced",
     "Step",
@@ -237,16 +236,7 @@ Chain = Sequence[Call[I]]
 
 Main = Callable[[JobContext[P]], Awaitable[Produced]]
 
-
-class ObjectReader(Protocol):
-    """What the summary of a result may touch: objects in the store, for reading."""
-
-    def read(self, digest: str) -> bytes:
-        """Return a small object whole, checked."""
-        ...
-
-
-Summary = Callable[[ObjectReader, Produced], Mapping[str, int]]
+Summary = Callable[[Callable[[str], bytes], Produced], Mapping[str, int]]
 
 
 class Kind(Generic[P]):
@@ -333,21 +323,19 @@ class Kind(Generic[P]):
         return function
 
     def summarize(self, function: Summary) -> Summary:
-        """Declare how a result is told in numbers, for people who look at a run in Prefect; optional.
+        """Declare how a result is told in numbers to people who look at its run in Prefect; optional.
 
-        The function gets the store and the result, and returns numbers by what they count (``{"sessions": 3,
-        "damaged spans": 0}``), in the order in which they are shown. Numbers alone, and names that are the
-        kind's own: what a session says has no place in Prefect. It is called after the result was committed,
-        perhaps in another process, perhaps never; it gets a second, and what it raises is logged and changes
-        nothing. A single call in it that holds the interpreter's lock for long delays others: leave out
-        results that are too large to be parsed at once.
+        The function gets what reads a small object by its digest, and the result; it returns numbers by what
+        they count, in the order in which they are shown. Numbers alone, under the kind's own names: what a
+        session says has no place in Prefect. It is called after the result was committed, in any process or
+        never, and has a second; what it raises is logged. Don't parse results that are large.
         """
         self._summary = function
         return function
 
-    def summary_of(self, objects: ObjectReader, produced: Produced) -> dict[str, int]:
+    def summary_of(self, read: Callable[[str], bytes], produced: Produced) -> dict[str, int]:
         """Return the result *produced* in numbers; empty where the kind has no summary."""
-        return {} if self._summary is None else dict(self._summary(objects, produced))
+        return {} if self._summary is None else dict(self._summary(read, produced))
 
     async def run(self, job: JobContext[P]) -> Produced:
         """Run the kind's ``main``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -55,13 +56,9 @@ _OWN: Final = {
 _log = logging.getLogger(__name__)
 
 
-class _StoreReader:
-    def __init__(self, system: System) -> None:
-        self._system = system
-
-    def read(self, digest: str) -> bytes:
-        with self._system.store.open(digest) as reader:
-            return reader.read_all(limit=_SMALL)
+def _read(system: System, digest: str) -> bytes:
+    with system.store.open(digest) as reader:
+        return reader.read_all(limit=_SMALL)
 
 
 async def write_report(client: PrefectClient, system: System, job_id: str, n: int, run_id: UUID) -> None:
@@ -94,7 +91,7 @@ async def _numbers(system: System, report: AttemptReport) -> Mapping[str, int]:
     try:
         async with asyncio.timeout(_SUMMARY_SECONDS):
             kind = kinds.get(job.kind)
-            return await in_daemon_thread(kind.summary_of, _StoreReader(system), report.result)
+            return await in_daemon_thread(kind.summary_of, partial(_read, system), report.result)
     except Exception as error:  # noqa: BLE001 - it is a kind's own code, and only an aid
         _log.info("no summary: %s: %s", type(error).__name__, error, extra={"job_id": job.job_id})
         return {}

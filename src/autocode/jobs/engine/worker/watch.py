@@ -46,6 +46,7 @@ class Watch:
         self._system = system
         self._children = children
         self._over_since: dict[int, float] = {}
+        self._had_attempt: set[int] = set()
         self._me = (os.getpid(), registry.started_at(os.getpid()))
 
     async def run(self) -> None:
@@ -65,16 +66,21 @@ class Watch:
         living = self._children.living
         if not living:
             self._over_since.clear()
+            self._had_attempt.clear()
             return
         ended = await asyncio.to_thread(endings, system.db, [child.flow_run_id for child in living])
         for child in living:
             if child.flow_run_id in ended:
                 self._stop(child, ended[child.flow_run_id])
+            else:
+                self._had_attempt.add(child.number)
 
     def _stop(self, child: Child, outcome: Outcome) -> None:
+        # of a run that somebody restarted, the attempt was over before: its child is refused, and tells so
+        restarted = child.number not in self._had_attempt
         since = self._over_since.setdefault(child.number, time.monotonic())
         over = time.monotonic() - since
-        if outcome not in _TOLD_BY_OTHERS and over < _FAREWELL_SECONDS:
+        if (restarted or outcome not in _TOLD_BY_OTHERS) and over < _FAREWELL_SECONDS:
             return
         if not child.silenced:
             child.silenced = True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
-from autocode.jobs.kinds import ObjectReader, Produced
+from autocode.jobs.kinds import Produced
 from autocode.jobs.operations.export.manifest import Manifest, parse_manifest
 from autocode.jobs.sessions import is_kept
 
@@ -28,7 +29,7 @@ _TOTALS: Final = {
 _REASON: Final = re.compile(r"[a-z][a-z-]*")
 
 
-def summarize_export(objects: ObjectReader, produced: Produced) -> dict[str, int]:
+def summarize_export(read: Callable[[str], bytes], produced: Produced) -> dict[str, int]:
     """Return the totals of the export *produced*, and its losses by their reason.
 
     Empty for a manifest of more than 8 MiB, about ten thousand sessions. Reasons are the readers' own words:
@@ -41,7 +42,7 @@ def summarize_export(objects: ObjectReader, produced: Produced) -> dict[str, int
     """
     if produced.size > _LARGEST:
         return {}
-    manifest = parse_manifest(objects.read(produced.digest), f"Object {produced.digest}")
+    manifest = parse_manifest(read(produced.digest), f"Object {produced.digest}")
     numbers = {told: manifest.totals[name] for name, told in _TOTALS.items() if name in manifest.totals}
     numbers["files that no reader understands"] = len(manifest.unread)
     numbers["files left out"] = sum(manifest.left_out.values())
