@@ -295,7 +295,11 @@ class Ledger(RuleBasedStateMachine):
         shown = queries.get(self.db, job_id)
         assert (shown.status, shown.reason) == job.project(self.clock, run, lease)
         assert shown.attempts == max(
-            (n for n, state in enumerate(zip(job.begun, job.outcomes, strict=True), start=1) if any(state)),
+            (
+                n
+                for n, (begun, outcome) in enumerate(zip(job.begun, job.outcomes, strict=True), start=1)
+                if begun or outcome not in {None, Outcome.CANCELLED}
+            ),
             default=0,
         )
         assert [(entry.step, entry.digest) for entry in shown.history] == job.steps

@@ -20,7 +20,7 @@ from autocode.jobs.engine.rescue import (
 from autocode.jobs.ledger import attempts, jobs, queries, results, schema
 from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.projection import Outcome, RunState
-from autocode.jobs.settings import LEASE_SECONDS
+from autocode.jobs.settings import CANCEL_GRACE_SECONDS, LEASE_SECONDS
 from ledger_world import new_job, problem, told
 from reconcile_world import RUN, World, served, template, world
 
@@ -82,14 +82,18 @@ def test_a_pending_run_whose_attempt_began_is_left_alone(served: World) -> None:
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_cancel_in_prefect_that_nobody_answers_ends_the_attempt(served: World, asked: bool) -> None:
-    """Cancelling for so long: the attempt ends, as cancelled where the job was called off, else as failed."""
+    """Cancelling for so long: the attempt ends, as cancelled where the job was called off, else as failed.
+
+    An attempt of a job that was called off has heard of it, and gets less time.
+    """
     attempt = served.begin()
+    patience = CANCEL_GRACE_SECONDS if asked else CANCELLING_SECONDS
     if asked:
         results.request_cancel(served.system.db, "job")
     served.runs.says = CANCELLING
 
     served.look()
-    early = served.look(after=CANCELLING_SECONDS - 1.0, renewing=attempt, step=1.0)
+    early = served.look(after=patience - 1.0, renewing=attempt, step=1.0)
     late = served.look(after=1.0)
 
     assert early.status is JobStatus.RUNNING
@@ -224,7 +228,7 @@ def test_prefect_that_is_away_costs_nobody_an_attempt(served: World) -> None:
     """Without an answer the ledger alone decides: who renews goes on, whatever was seen before."""
     attempt = served.begin()
     served.runs.says = CANCELLING
-    served.look(after=CANCELLING_SECONDS - 1.0, renewing=attempt, step=1.0)
+    served.look(after=patience - 1.0, renewing=attempt, step=1.0)
     served.runs.says = RunState()
 
     job = served.look(after=CANCELLING_SECONDS, renewing=attempt, step=1.0)

@@ -22,6 +22,7 @@ from autocode.jobs.engine.runs import PrefectRuns
 from autocode.jobs.engine.submit import Submitter
 from autocode.jobs.engine.system import System
 from autocode.jobs.engine.view import PrefectView, follow_events
+from autocode.jobs.engine.worker import registry
 from autocode.jobs.errors import JobsError, LeadershipLost, LedgerUnavailable
 from autocode.jobs.ledger.runs import open_holders
 
@@ -116,6 +117,7 @@ class Lead:
         def tidy() -> None:
             with suppress(JobsError, OSError):
                 holder.sweep(self._system.home, open_holders(self._system.db))
+                registry.sweep(self._system.home)
                 self._system.store.sweep_temp()
 
         await asyncio.to_thread(tidy)

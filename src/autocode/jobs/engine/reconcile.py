@@ -227,9 +227,10 @@ class Reconciler:
 
     def _end(self, rows: JobRows, ending: Ending) -> None:
         latest = rows.attempts[-1]
-        told = problem(
-            AttemptLost(ending.message), step=None, attempt=latest.n, at=self._system.db.clock.now()
-        )
+        lost, now = AttemptLost(ending.message), self._system.db.clock.now()
+        # an attempt that was called off before it began is no error, and nothing follows it
+        waived = ending.outcome is Outcome.CANCELLED and latest.begun_at is None
+        told = None if waived else problem(lost, step=None, attempt=latest.n, at=now)
         # an attempt over its time goes on renewing; of any other, a renewal proves that the look was too old
         whatever = ending.outcome in {Outcome.TIMED_OUT, Outcome.CANCELLED} and latest.begun_at is not None
         ended = attempts.end(

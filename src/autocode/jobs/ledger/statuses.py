@@ -161,7 +161,7 @@ def _snapshot(
         "reason": None if verdict.reason is None else verdict.reason.value,
         "note": verdict.note,
         # which attempt it is, and not how many began: one that died before it began has a number too
-        "attempts": max((facts.n for facts in known if facts.begun or facts.ended), default=0),
+        "attempts": max((facts.n for facts in known if _was_tried(facts)), default=0),
         "max_attempts": rows.job.max_attempts,
         "next_attempt_at": verdict.next_attempt_at,
         "error": errors[-1] if errors and not complete else None,
@@ -172,6 +172,11 @@ def _snapshot(
         "progress": moved["progress"],
         "possible_double_run": lost_earlier and verdict.status is JobStatus.RUNNING,
     }
+
+
+def _was_tried(facts: AttemptFacts) -> bool:
+    """Say whether the attempt began or was lost before it could; one that was called off before is none."""
+    return facts.begun or (facts.ended and facts.outcome is not Outcome.CANCELLED)
 
 
 def _may_live(facts: AttemptFacts, row: sa.Row[Any]) -> bool:

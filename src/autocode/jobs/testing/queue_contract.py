@@ -144,8 +144,7 @@ class QueueContract:
             dead = subject.settled(job_id)
         again = subject.settled(job_id)
 
-        assert (dead.status, dead.reason, dead.attempts, dead.max_attempts) == ("dead", "cancelled", 0, 3)
-        assert again == dead
+        assert dead == again == Seen(JobStatus.DEAD, DeadReason.CANCELLED, 0, 3, None), dead
         assert subject.tries(job_id) == 0
 
     def test_cancel_while_running(self, subject: Subject, job_id: str) -> None:
