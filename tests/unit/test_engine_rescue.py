@@ -228,7 +228,7 @@ def test_prefect_that_is_away_costs_nobody_an_attempt(served: World) -> None:
     """Without an answer the ledger alone decides: who renews goes on, whatever was seen before."""
     attempt = served.begin()
     served.runs.says = CANCELLING
-    served.look(after=patience - 1.0, renewing=attempt, step=1.0)
+    served.look(after=CANCELLING_SECONDS - 1.0, renewing=attempt, step=1.0)
     served.runs.says = RunState()
 
     job = served.look(after=CANCELLING_SECONDS, renewing=attempt, step=1.0)

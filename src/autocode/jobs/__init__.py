@@ -6,6 +6,7 @@ rooms that need Prefect, a database or pandas are imported by name, or when :fun
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["JobQueue", "JobStatus", "__version__", "load"]
+
+# whoever sets up no logging gets none, instead of warnings in the middle of their screen
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def load(
