@@ -3,7 +3,7 @@
 # make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test lessons lint typecheck format bench-export bench-service prefect-schema requirements clean
+.PHONY: help install demo serve test test-long lessons lint typecheck format bench-export bench-service prefect-schema requirements clean
 
 # paths are relative on purpose: the folder's own name may hold spaces
 PY := .venv/bin/python
@@ -28,6 +28,9 @@ serve: install ## run the whole service until Ctrl-C; ARGS="--port 8080" goes to
 
 test: install ## run the tests in stages; ARGS="-k lease" goes to pytest
 	@$(PY) scripts/test.py
+
+test-long: install ## the rest: every process of the service killed, one after the other
+	@$(PY) scripts/test.py -m long
 
 lessons: install ## run the lessons anew and store what they print; ARGS names some of them
 	@$(PY) scripts/lessons.py

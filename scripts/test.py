@@ -2,6 +2,7 @@
 
 Arguments are options for pytest; without any they come from ``ARGS``, as in ``make test ARGS="-k lease"``. A
 path among them replaces the stages. Every stage runs even if one before it failed, unless ``-x`` is given.
+What is marked ``long`` is left out unless ``-m`` or a path is given: ``make test-long`` runs it.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ def main(arguments: list[str]) -> int:
     """Run the stages with pytest's *arguments* and return the exit code: of the first stage that failed."""
     options = arguments or shlex.split(os.environ.get("ARGS", ""))
     stages = STAGES
+    chosen = any(option.startswith("-m") for option in options)
     if any((ROOT / option.partition("::")[0]).exists() for option in options if not option.startswith("-")):
-        stages = (Stage("chosen", ()),)
+        stages, chosen = (Stage("chosen", ()),), True
+    if not chosen:
+        options = [*options, "-m", "not long"]
     began = time.monotonic()
     codes: list[int] = []
     for stage in stages:
@@ -63,7 +67,7 @@ def main(arguments: list[str]) -> int:
         if codes[-1] not in {0, NO_TESTS} and {"-x", "--exitfirst"} & set(options):
             break
     print(f"== tests: {time.monotonic() - began:.1f} s in all", flush=True)
-    return _verdict(codes, chosen=bool(options))
+    return _verdict(codes, chosen=options != ["-m", "not long"])
 
 
 def _set_up(stage: Stage) -> int:

@@ -190,7 +190,7 @@ def serve() -> None:
 
     A child of a process that has imported everything starts in milliseconds.
     """
-    for url in ("sqlite://", "postgresql+psycopg://"):
+    for url in ("sqlite:///never-opened.db", "postgresql+psycopg://"):
         Database(url)  # imports the driver
     for line in sys.stdin:
         url, name, fields, k = json.loads(line)

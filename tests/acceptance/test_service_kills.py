@@ -94,6 +94,7 @@ def test_children_are_killed(world: Kills) -> None:
     assert_found_dead(world, at, exported.job_id, errand)
 
 
+@pytest.mark.long
 def test_the_worker_is_killed_with_its_children_and_its_zygote(world: Kills) -> None:
     """Another worker takes the next attempts."""
     errand = world.errand("errand-worker")
@@ -107,6 +108,7 @@ def test_the_worker_is_killed_with_its_children_and_its_zygote(world: Kills) -> 
     assert_found_dead(world, at, exported.job_id, errand)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "parts", [("api", "reconcile"), ("prefect",)], ids=["api and reconcile", "Prefect's server"]
 )
@@ -122,6 +124,7 @@ def test_parts_that_run_no_job_are_killed(world: Kills, parts: tuple[str, ...]) 
         assert_done(world, exported, errand, attempts=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keeper", [False, True], ids=["PostgreSQL", "PostgreSQL and its keeper"])
 def test_postgresql_is_killed(world: Kills, keeper: bool) -> None:
     """Jobs wait for it to come back, and use up no attempt."""
@@ -147,6 +150,7 @@ def test_everything_is_killed_at_once(world: Kills) -> None:
     assert_done(world, exported, errand, attempts=2)
 
 
+@pytest.mark.long
 def test_a_frozen_worker_is_replaced_and_commits_nothing_when_it_wakes(world: Kills) -> None:
     """SIGSTOP past the lease: a possible double run is shown; its child stops itself once it goes on."""
     errand = world.errand("errand-frozen")
@@ -228,6 +232,7 @@ def descendants(pid: int) -> list[int]:
     return [each for child in children_of(pid) for each in (child, *children_of(child))]
 
 
+@pytest.mark.long
 def test_postgresql_stands_still_for_twenty_seconds(world: Kills) -> None:
     """Nothing wrong is shown, enqueue answers 503 soon, no attempt is used up, and everything completes."""
     errands = [world.errand(f"errand-still-{number}") for number in range(SLOTS - 1)]
@@ -261,6 +266,7 @@ def test_postgresql_stands_still_for_twenty_seconds(world: Kills) -> None:
     assert [len(world.lines(errand, "effect")) for errand in [*errands, *waiting]] == [1] * (len(jobs) - 1)
 
 
+@pytest.mark.long
 def test_workers_are_killed_at_random(world: Kills) -> None:
     """Three workers die again and again; every job completes, by one attempt, with one effect.
 

@@ -62,6 +62,7 @@ def test_a_second_up_is_refused_and_touches_nothing(service: Service) -> None:
     assert files(service.home) == before
 
 
+@pytest.mark.long
 def test_a_login_link_opens_one_browser_session(service: Service) -> None:
     """The link that the command prints gets a browser in, once, and no log holds its code."""
     printed = service.run("login")
@@ -84,6 +85,7 @@ def test_a_login_link_opens_one_browser_session(service: Service) -> None:
 
 
 # the others are killed, with jobs on their way, in test_service_kills
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["postgres", "api"])
 def test_a_part_that_is_killed_comes_back(service: Service, part: str) -> None:
     """After SIGKILL the part is ready again as another process, at its address, and the others stay."""
@@ -107,6 +109,7 @@ def test_a_part_that_is_killed_comes_back(service: Service, part: str) -> None:
     }
 
 
+@pytest.mark.long
 def test_after_a_killed_supervisor_the_next_up_works(service: Service) -> None:
     """When the next one is ready, no earlier part lives; PostgreSQL and Prefect may have been taken over.
 

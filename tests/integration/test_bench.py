@@ -37,6 +37,7 @@ def test_the_benchmark_measures_a_megabyte(tmp_path: Path) -> None:
     assert "| 1 MB in 5 |" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_benchmark_measures_a_service(tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ def test_a_run_that_is_restarted_in_prefect_is_refused_and_says_where_to_go(serv
     assert len(service.engine.attempts("over")) == 1
 
 
+@pytest.mark.long
 def test_a_run_that_is_deleted_and_one_whose_deployment_is_deleted_are_replaced_for_free(
     service: Service,
 ) -> None:
@@ -237,6 +238,7 @@ def known(service: Service, job_id: str) -> bool:
     return bool(rows(service.engine.system.db, schema.jobs, schema.jobs.c.job_id == job_id))
 
 
+@pytest.mark.long
 def test_a_restart_of_the_prefect_server_costs_no_attempt(service: Service) -> None:
     """The server is killed in the middle of a job: the job completes in its first attempt."""
     service.engine.accept(scenarios.SLOW, "restart", seconds=3.0)
@@ -250,6 +252,7 @@ def test_a_restart_of_the_prefect_server_costs_no_attempt(service: Service) -> N
     assert (job.attempts, after.attempts) == (1, 1)
 
 
+@pytest.mark.long
 def test_what_a_killed_command_left_is_finished_by_the_service(service: Service) -> None:
     """A one-shot command is left alone while it lives; killed, its job goes on through the deployment."""
     # a command of a home whose service lives hands its job over; this one is meant to run it itself
@@ -297,6 +300,7 @@ def test_the_lead_changes_when_the_leader_stops_and_the_old_one_writes_nothing_m
         service.becomes("third", JobStatus.COMPLETE)
 
 
+@pytest.mark.long
 def test_without_prefect_it_goes_by_the_ledger_alone_and_ends_in_order(tmp_path: Path) -> None:
     """No server answers: a dead process is noticed all the same; SIGTERM ends with 0 and leaves nothing."""
     log, home = tmp_path / "reconcile.log", Home(tmp_path / "home")

@@ -142,6 +142,7 @@ def pages(served: tuple[Engine, Address], _shared: tuple[World, Path]) -> Pages:
     return Pages(engine, address, World(engine, address), _shared[1])
 
 
+@pytest.mark.long
 def test_a_job_whose_steps_are_remembered_says_so_everywhere(pages: Pages) -> None:
     """Name, tags, message, progress, report and Cached steps of a job that reuses what another one made."""
     for job_id in ("First.One", "second"):
@@ -219,6 +220,7 @@ def test_a_run_that_prefect_starts_itself_gets_name_and_tags_and_fails_with_a_wa
     assert f"autocode-jobs jobs retry {job_id}" in pages.report(job_id)
 
 
+@pytest.mark.long
 def test_an_export_tells_its_losses_in_numbers_and_names_no_file(pages: Pages, tmp_path: Path) -> None:
     """The report of an export has totals and losses; nothing of what the sessions say is in it."""
     written = write_samples(tmp_path / "root", sessions=4, megabytes=0.1)

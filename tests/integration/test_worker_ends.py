@@ -63,6 +63,7 @@ def test_sigterm_hands_running_attempts_back_without_using_their_budget(own_work
     assert held(world.engine) == []
 
 
+@pytest.mark.long
 def test_sigterm_lets_a_run_end_within_the_grace_time_and_takes_no_other(own_workers: World) -> None:
     """The run that is nearly done completes; the one that waited for its slot stays scheduled."""
     world = own_workers
@@ -79,6 +80,7 @@ def test_sigterm_lets_a_run_end_within_the_grace_time_and_takes_no_other(own_wor
     assert world.run_of(waiting).state_name == "Scheduled"
 
 
+@pytest.mark.long
 def test_children_of_a_worker_that_is_killed_hand_their_attempts_back(own_workers: World) -> None:
     """SIGKILL of the worker alone: the attempt is interrupted, the run Cancelled, no process is left."""
     world = own_workers
@@ -126,6 +128,7 @@ def test_a_killed_worker_tree_is_proven_dead_and_the_next_worker_goes_on(own_wor
     assert outcomes(world, "tree-slow") == ["crashed", "completed"]
 
 
+@pytest.mark.long
 def test_an_orphan_is_killed_once_its_attempt_is_over_and_never_a_namesake(own_workers: World) -> None:
     """A child was stopped when its worker's tree was killed; a file names another process by its number."""
     world = own_workers
@@ -156,6 +159,7 @@ def test_an_orphan_is_killed_once_its_attempt_is_over_and_never_a_namesake(own_w
         bystander.wait()
 
 
+@pytest.mark.long
 def test_two_workers_on_one_pool_run_no_run_twice(own_workers: World) -> None:
     """Twenty no-ops, two workers that hear of each at the same moment: every run has run once."""
     world = own_workers
@@ -173,6 +177,7 @@ def test_two_workers_on_one_pool_run_no_run_twice(own_workers: World) -> None:
     assert {workers_of(world, run_id) for run_id in runs.values()} <= {"worker-one", "worker-two"}
 
 
+@pytest.mark.long
 def test_a_crash_point_strikes_in_a_child_and_once(own_workers: World) -> None:
     """AUTOCODE_CRASH of the worker kills the first attempt's process; the second attempt is left alone."""
     world = own_workers
@@ -188,6 +193,7 @@ def test_a_crash_point_strikes_in_a_child_and_once(own_workers: World) -> None:
     world.becomes(second, "Completed")
 
 
+@pytest.mark.long
 def test_a_second_worker_of_the_same_name_is_refused(own_workers: World) -> None:
     """It says which lock is held and what to do, and the first one goes on."""
     world = own_workers
@@ -200,6 +206,7 @@ def test_a_second_worker_of_the_same_name_is_refused(own_workers: World) -> None
     world.becomes(world.submit(s.NOOP, "first-goes-on", salt="goes on"), "Completed")
 
 
+@pytest.mark.long
 def test_a_worker_outlives_its_prefect_server(own_workers: World) -> None:
     """SIGKILL of the server: once it is back, the same worker runs what is submitted then."""
     world = own_workers
@@ -214,6 +221,7 @@ def test_a_worker_outlives_its_prefect_server(own_workers: World) -> None:
     assert worker.process.poll() is None
 
 
+@pytest.mark.long
 def test_prefects_own_command_starts_a_worker_of_this_type(own_workers: World, tmp_path: Path) -> None:
     """``prefect worker start --type autocode-jobs`` finds the type, runs a job, and ends on SIGTERM.
 

@@ -27,13 +27,17 @@ def family(cls: type[JobsError]) -> Iterator[type[JobsError]]:
 
 # what ends a job, or a process of ours, is never the answer to a request
 INSIDE = {
+    errors.BackupDamaged,
+    errors.BackupIncomplete,
     errors.BundleDamaged,
     errors.JobsError,
+    errors.LeadershipLost,
     errors.NoSessions,
     errors.ObjectCorrupt,
     errors.ObjectMissing,
     errors.Permanent,
     errors.RedactionFailed,
+    errors.ServiceRunning,
     errors.SourceChanged,
     errors.SourceUnreadable,
     errors.StepTimedOut,

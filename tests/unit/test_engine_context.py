@@ -102,7 +102,7 @@ def test_the_next_attempt_of_an_adopted_job_is_a_run_of_its_deployment(home: Hom
     deployment = uuid4() if deployed else None
     run = FlowRun(id=uuid4(), flow_id=uuid4(), deployment_id=deployment, work_queue_name="default")
     job_id, n = submit.identify(run)
-    jobs.enqueue(db, new_job(job_id))
+    jobs.enqueue(db, new_job(job_id, origin="prefect"))
     jobs.enqueue(db, new_job("not-adopted"))
     attempt = attempts.begin(db, job_id, 1, flow_run_id=str(run.id), holder="worker")
     attempts.end(db, job_id, 1, Outcome.FAILED, error=problem(), token=attempt.token)

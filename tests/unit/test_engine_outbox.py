@@ -299,7 +299,7 @@ def test_an_adopted_job_goes_on_on_its_own_deployment_while_there_is_one(
     if known:
         prefect.deployments[own] = {}
     job_id, _ = submit.identify(run)
-    accept(system, job_id)
+    accept(system, job_id, origin="prefect")
     attempt = attempts.begin(system.db, job_id, 1, flow_run_id=str(run.id), holder="x")
     attempts.end(system.db, job_id, 1, Outcome.FAILED, token=attempt.token)
 

@@ -248,7 +248,7 @@ def test_a_value_that_is_too_long_streams_by() -> None:
     "data",
     [
         b"[" * 100_000,
-        b'[{"id":' * 30_000,
+        b'[{"id":' * 10_000,
         b'[{"id": 1}, {"id": "' + b'{"id": [' * 30_000,
         b'[{"id": 1}, {"id": ' + b'{"id": 2}, ' * 30_000,
         b"[" + b'"\\' * 300_000,
@@ -262,11 +262,17 @@ def test_a_value_that_is_too_long_streams_by() -> None:
 )
 def test_hostile_documents_take_linear_time(data: bytes) -> None:
     """Nothing nested, unended or repeated makes the splitter look at the same bytes again and again."""
+    once, twice = (processor_seconds(part) for part in (data, data + data))
+
+    # twice the bytes take about twice the time; looking at them again and again would take four times as much
+    assert twice < 3 * once + 0.2
+
+
+def processor_seconds(data: bytes) -> float:
+    """Return what it takes to split *data*, however busy the machine is with other things."""
     before = time.process_time()
-
     take(data, LIST)
-
-    assert time.process_time() - before < 2
+    return time.process_time() - before
 
 
 def test_a_long_member_doesnt_stop_other_threads() -> None:
