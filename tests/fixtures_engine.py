@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prefect.events.worker import EventsWorker
 
 from autocode.jobs.engine.server import Address, private_server
 from autocode.jobs.engine.system import open_system
@@ -23,6 +24,13 @@ def own_sources() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(SOURCES))
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _events_told() -> Iterator[None]:
+    """Leave no sender of events behind that still tries to reach this module's server."""
+    yield
+    EventsWorker.drain_all(timeout=2.0)
 
 
 def _opened(folder: Path) -> Iterator[Engine]:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,10 @@ from autocode.jobs import crash
 from autocode.jobs.clock import parse_time
 from autocode.jobs.engine.oneshot import run_to_end
 from autocode.jobs.engine.server import Address
+from autocode.jobs.engine.system import open_system
 from autocode.jobs.ledger import attempts, events, glances, results, retries
 from autocode.jobs.model import DeadReason, JobStatus
+from autocode.jobs.settings import Home
 from autocode.jobs.testing import scenarios
 from autocode.jobs.testing.scenarios import witnessed
 from engine_world import Engine, artifacts_of, runs_of, until
@@ -297,3 +300,21 @@ def test_times_of_a_complete_job_are_in_order(served: Served) -> None:
     ]
     assert None not in times
     assert times == sorted(moment for moment in times if moment is not None)
+
+
+def test_a_process_that_goes_to_another_server_tells_that_one_of_its_steps(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect has one sender of events a process; after a job on one home it reaches the next."""
+    here, address = served
+    here.run(scenarios.TEN_STEPS, "before-the-move", salt="before-the-move")
+    home = Home(tmp_path / "elsewhere")
+    home.prepare()
+
+    with monkeypatch.context() as patch, open_system(home) as system:
+        patch.setenv("AUTOCODE_HOME", str(home.path))
+        Engine(home, system, tmp_path).run(scenarios.TEN_STEPS, "elsewhere", salt="elsewhere")
+    here.run(scenarios.TEN_STEPS, "back", salt="back")
+
+    states = task_states(address, here, "back", expected=11)
+    assert {name for name, _ in states.values()} == {"Completed"}

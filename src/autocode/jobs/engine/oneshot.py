@@ -11,6 +11,7 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
+from prefect.events.worker import EventsWorker
 from prefect.exceptions import ObjectNotFound, PrefectSignal, TerminationSignal
 from prefect.flow_engine import run_flow_async
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
@@ -80,6 +81,17 @@ def run_to_end(system: System, job_id: str, address: Address, watch: Watcher) ->
             if isinstance(error, TerminationSignal):
                 raise KeyboardInterrupt from error
             raise
+        finally:
+            _tell_all_events()
+
+
+def _tell_all_events() -> None:
+    """Let Prefect's sender of events finish with this server.
+
+    There is one for a process, whatever server it was made for (prefect/events/worker.py): the next job of
+    this process would be told of to a server that is gone.
+    """
+    EventsWorker.drain_all(timeout=_FAREWELL_SECONDS)
 
 
 async def _run_to_end(system: System, job_id: str, watch: Watcher, holder: str) -> Job:
