@@ -70,6 +70,11 @@ class ForkServer:
         self._control, self._ready, self._began = ours, False, time.monotonic()
 
     @property
+    def pid(self) -> int | None:
+        """Its process id, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    @property
     def usable(self) -> bool:
         """Whether parts can be forked, now or in a moment."""
         return self._usable

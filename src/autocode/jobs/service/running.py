@@ -19,7 +19,7 @@ class Running(Protocol):
         """Its process id."""
 
     def ended(self) -> int | None:
-        """Return the exit status (negative: a signal) once it ended and its group was killed; else ``None``."""
+        """Return the exit status (negative: a signal) once it and its group are gone; else ``None``."""
 
     def terminate(self) -> None:
         """Send SIGTERM to the process alone: what it does with its children is its own affair."""
