@@ -10,11 +10,12 @@ from typing import Final
 
 __all__ = ["PARTS", "Process", "cpu_seconds", "descendants", "memory", "of_home"]
 
-PARTS: Final = ("up", "postgres", "prefect", "api", "reconcile", "worker", "zygote")
+PARTS: Final = ("up", "postgres", "prefect", "api", "reconcile", "worker", "zygote", "forkserver")
 _MODULES: Final = {
     "autocode.jobs.engine.server_process": "prefect",
     "autocode.jobs.postgres.keeper": "postgres",
     "autocode.jobs.engine.worker.zygote": "zygote",
+    "autocode.jobs.cli.forkserver": "forkserver",
 }
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -97,6 +98,10 @@ def _part(pid: int, home: Path) -> str | None:
         return None
     if str(home) not in words and os.fsencode(home) not in environ:
         return None
+    called = Path(f"/proc/{pid}/comm").read_text("utf-8").strip().removeprefix("jobs-")
+    if called in (*PARTS, "run"):
+        # forked processes have one command line, and say by this name what they are
+        return "zygote" if called == "run" else called
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word in _MODULES:
             return _MODULES[word]

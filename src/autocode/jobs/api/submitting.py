@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -20,7 +21,7 @@ from autocode.jobs.errors import JobConflict, KindUnknown, PayloadInvalid
 from autocode.jobs.ledger import jobs, queries
 from autocode.jobs.ledger.access import Principal
 from autocode.jobs.ledger.database import Database
-from autocode.jobs.ledger.jobs import NewJob
+from autocode.jobs.ledger.jobs import Accepted, NewJob
 from autocode.jobs.request_errors import NotAllowed
 from autocode.jobs.resource import Job
 
@@ -120,12 +121,17 @@ def _accept(db: Database, new: NewJob, ui: str | None, *, named: bool) -> tuple[
     Raises:
         JobConflict: id or key belong to another request; ``data['session_id']`` says whose.
     """
+    read: list[Job] = []
+
+    def within(tx: sa.Connection, accepted: Accepted) -> None:
+        read.append(queries.get_within(tx, accepted.job_id))
+
     try:
-        accepted = jobs.enqueue(db, new)
+        accepted = jobs.enqueue(db, new, within=within)
     except JobConflict as conflict:
         conflict.data["session_id"] = queries.get(db, conflict.data["job_id"]).session_id
         raise
-    job = resources.load(db, accepted.job_id, ui)
+    job = resources.with_runs(db, read, ui)[0]
     differs = []
     if named and job.job_id != new.job_id:
         differs.append("job_id")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
-__all__ = ["BROKEN_PIPE", "DONE", "FAILED", "INTERRUPTED", "USAGE", "main", "run"]
+__all__ = ["BROKEN_PIPE", "DONE", "FAILED", "INTERRUPTED", "USAGE", "main", "run", "serve"]
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -91,15 +91,20 @@ def main() -> None:
     # apart, which takes a second with Prefect among them and serves nobody
     status = [FAILED]
     atexit.register(lambda: _leave(status[0]))
-    _listen()
-    _prepare_streams()
-    status[0] = run(sys.argv[1:])
+    status[0] = serve(sys.argv[1:])
     if status[0] == INTERRUPTED:
         # no second Ctrl-C may turn the quiet end into a traceback, and no thread that lingers may delay it
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         _leave(INTERRUPTED)
     sys.exit(status[0])
+
+
+def serve(arguments: list[str]) -> int:
+    """Run the command line *arguments* as this process's own business; return the exit status."""
+    _listen()
+    _prepare_streams()
+    return run(arguments)
 
 
 def _leave(status: int) -> None:

@@ -18,8 +18,9 @@ from autocode.jobs.cli.main import DONE, FAILED, INTERRUPTED
 from autocode.jobs.cli.screen import Screen
 from autocode.jobs.configuration import Configuration, Loaded
 from autocode.jobs.errors import UsageError
-from autocode.jobs.service.assembly import assemble
+from autocode.jobs.service.assembly import assemble, environment
 from autocode.jobs.service.custody import Custody
+from autocode.jobs.service.forkserver import ForkServer
 from autocode.jobs.service.health import Health, State
 from autocode.jobs.service.leash import Leash
 from autocode.jobs.service.ledger_watch import LedgerWatch
@@ -79,7 +80,8 @@ class _Service:
         )
         self._watch = LedgerWatch(home, login=self._screen.is_live)
         self._leash = Leash()
-        self._parts = assemble(home, settings, custody, self._leash, worker=worker)
+        self._forks = ForkServer(environment(home, settings))
+        self._parts = assemble(home, settings, custody, self._leash, self._forks, worker=worker)
         self._supervisor = Supervisor(self._parts, requests, told=self._told, looked=self._looked)
         self._urls: dict[str, str | None] = {}
         self._followers = (
@@ -89,12 +91,15 @@ class _Service:
     def run(self) -> bool:
         """Run it to its end; say whether all parts ended in order."""
         self._screen.start()
+        # its imports take longest of all, and nothing has to be there before them
+        self._forks.start()
         try:
             return self._supervisor.run()
         finally:
             self._screen.stop()
             self._watch.stop()
             self._leash.close()
+            self._forks.close()
             for follower in self._followers.values():
                 follower.close()
 

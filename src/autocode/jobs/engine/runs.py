@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,6 +31,9 @@ _ANSWER_SECONDS: Final = 5.0
 
 _AT_ONCE: Final = 200
 """How many objects Prefect answers with at once."""
+
+_PATIENCE_SECONDS: Final = 2.0
+"""How long a run waits before it is asked whether its deployment is still there."""
 
 _WAITING: Final = frozenset({"SCHEDULED", "PENDING"})
 
@@ -87,11 +91,18 @@ class PrefectRuns:
         return found
 
     async def _orphans(self, runs: Iterable[FlowRun]) -> set[UUID]:
-        """Return the deployments that runs which wait to be run have, and that are gone."""
+        """Return the deployments that runs which wait to be run have, and that are gone.
+
+        A run that hasn't waited long is left alone: it will be taken in a moment.
+        """
+        now = datetime.now(UTC)
         named = {
             run.deployment_id
             for run in runs
-            if run.deployment_id is not None and run.state is not None and run.state.type.value in _WAITING
+            if run.deployment_id is not None
+            and run.state is not None
+            and run.state.type.value in _WAITING
+            and (now - run.state.timestamp).total_seconds() > _PATIENCE_SECONDS
         }
         missing = set(named)
         for some in _chunks(named):

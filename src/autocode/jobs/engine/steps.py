@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 from prefect import Flow, Task, flow, task
@@ -56,7 +58,15 @@ def job_flow(kind: Kind[Any]) -> Callable[[Callable[Q, Main]], Flow[Q, Main]]:
 
     ``@flow(name=kind.name, persist_result=False)`` does the same, for code that imports Prefect.
     """
-    return flow(name=kind.name, persist_result=False, log_prints=False)
+    return flow(
+        name=kind.name,
+        persist_result=False,
+        # Prefect asks its server where results go, even where it keeps none; naming a place spares that
+        result_storage=Path(os.devnull),
+        # the kind's own model checks, and says more; Prefect would build another for every run
+        validate_parameters=False,
+        log_prints=False,
+    )
 
 
 def step_task(step: Step[Any]) -> StepTask:

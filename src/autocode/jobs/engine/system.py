@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore, ObjectStore
 
 __all__ = ["System", "current_system", "open_system", "use_embedded"]
+
+_opening: Final = threading.Lock()
 
 _MOVE_SECONDS: Final = 600.0
 """How long to wait for the end of a move of the ledger."""
@@ -68,8 +71,12 @@ def open_system(home: Home) -> Iterator[System]:
 
 
 def current_system(path: Path) -> System:
-    """Return the system of the home at *path*, opened at most once in this process and closed with it."""
-    return _held(path)[0]
+    """Return the system of the home at *path*, opened at most once in this process and closed with it.
+
+    Whoever asks while another thread opens it waits for that one.
+    """
+    with _opening:
+        return _held(path)[0]
 
 
 @cache

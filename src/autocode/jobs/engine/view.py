@@ -43,10 +43,11 @@ class PrefectView:
         self._answers = True
 
     async def look(self, run_ids: Collection[str]) -> Mapping[str, SeenRun]:
-        """Return what was last seen of the runs, and see to it that those are looked at from now on."""
+        """Return what was last seen of the runs, and see to it that those are looked at from now on.
+
+        A run that is new is not asked for at once: there is nothing to rescue in its first second.
+        """
         self._wanted = frozenset(run_ids)
-        if self._answers and not self._wanted <= self._seen.keys():
-            self.ask()
         return self._seen
 
     async def close(self, run_id: str, outcome: Outcome, message: str) -> bool:
@@ -93,12 +94,19 @@ class PrefectView:
             self._changed()
 
 
+_TROUBLE: Final = tuple(
+    f"prefect.flow-run.{name}"
+    for name in ("Crashed", "Failed", "Cancelling", "Cancelled", "Paused", "Suspended", "TimedOut", "deleted")
+)
+"""What the ledger doesn't hear first from the attempt itself."""
+
+
 async def follow_events(wake: Callable[[], None]) -> None:
-    """Call *wake* at every change of a flow run that Prefect tells of, for ever; an event is a hint, no fact.
+    """Call *wake* whenever Prefect tells of a flow run in trouble, for ever; an event is a hint, no fact.
 
     The subscriber is entered anew whenever it gives up, since errors of a server that restarts escape it.
     """
-    changes = EventFilter(event=EventNameFilter(prefix=["prefect.flow-run."]))
+    changes = EventFilter(event=EventNameFilter(name=list(_TROUBLE)))
     while True:
         try:
             async with get_events_subscriber(filter=changes, reconnect_on_clean_close=True) as subscriber:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -89,7 +89,13 @@ class Accepted(NamedTuple):
         return self.new
 
 
-def enqueue(db: Database, new: NewJob, *, flow_run_id: str | None = None) -> Accepted:
+def enqueue(
+    db: Database,
+    new: NewJob,
+    *,
+    flow_run_id: str | None = None,
+    within: Callable[[sa.Connection, Accepted], None] | None = None,
+) -> Accepted:
     """Accept *new*: its row, its first attempt and its first event in one transaction.
 
     Idempotent by idempotency key, where there is one, and by id: the same request again changes nothing. Of
@@ -99,6 +105,8 @@ def enqueue(db: Database, new: NewJob, *, flow_run_id: str | None = None) -> Acc
         db: the ledger.
         new: the request.
         flow_run_id: the run that the first attempt has already, where Prefect itself started it.
+        within: called in the same transaction, which spares whoever reads the job back another one; what it
+            raises undoes everything.
 
     Returns:
         The job that was made, or that the same request made before.
@@ -126,9 +134,12 @@ def enqueue(db: Database, new: NewJob, *, flow_run_id: str | None = None) -> Acc
             # somebody may have come between the look and the insert, with the same key or the same id
             known = known or _by_key(tx, new) or new.job_id
             _same_request(tx, known, new)
+        accepted = Accepted(known or new.job_id, created)
+        if within is not None:
+            within(tx, accepted)
     if created:
         crash.at("enqueue.after-commit")
-    return Accepted(known or new.job_id, created)
+    return accepted
 
 
 def find_unfinished(db: Database, kind: str, payload: Mapping[str, Any]) -> str | None:

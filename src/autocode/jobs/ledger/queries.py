@@ -21,6 +21,7 @@ __all__ = [
     "JobRows",
     "entry",
     "get",
+    "get_within",
     "list_jobs",
     "load",
     "load_many",
@@ -102,7 +103,12 @@ def get(db: Database, job_id: str) -> Job:
         JobNotFound: no job has this id.
     """
     with db.read() as tx:
-        rows = load(tx, job_id)
+        return get_within(tx, job_id)
+
+
+def get_within(tx: sa.Connection, job_id: str) -> Job:
+    """Return what :func:`get` does, in the caller's transaction."""
+    rows = load(tx, job_id)
     return resource(rows, rows.status._mapping)  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
 
 

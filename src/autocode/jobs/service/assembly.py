@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -20,21 +19,24 @@ from autocode.jobs.errors import LedgerUnavailable, ServerUnavailable
 from autocode.jobs.postgres import client as postgres
 from autocode.jobs.postgres.place import server_log as postgres_log
 from autocode.jobs.service.custody import Custody
+from autocode.jobs.service.forkserver import ForkServer
 from autocode.jobs.service.health import Part
 from autocode.jobs.service.held_part import Held, HeldPart
 from autocode.jobs.service.leash import Leash
 from autocode.jobs.service.log_files import PartLog
-from autocode.jobs.service.process_part import Announcement, ProcessPart, Spec
+from autocode.jobs.service.process_part import COMMAND, Announcement, ProcessPart, Spec
 from autocode.jobs.service.remote_part import RemotePart
 from autocode.jobs.settings import Home
 from autocode.jobs.urls import masked
 
-__all__ = ["announced", "assemble"]
+__all__ = ["announced", "assemble", "environment"]
 
 _STOP_SECONDS: Final = 10.0
 
 
-def assemble(home: Home, settings: Loaded, custody: Custody, leash: Leash, *, worker: bool) -> list[Part]:
+def assemble(
+    home: Home, settings: Loaded, custody: Custody, leash: Leash, forks: ForkServer, *, worker: bool
+) -> list[Part]:
     """Return the parts: what the settings name as somebody else's is watched, everything else is run here.
 
     Args:
@@ -42,10 +44,11 @@ def assemble(home: Home, settings: Loaded, custody: Custody, leash: Leash, *, wo
         settings: checked ones.
         custody: where processes are found when this one is gone.
         leash: what they end with.
+        forks: what forks those that are commands of ours.
         worker: whether a worker is among them.
     """
     values = settings.values
-    environ = {**os.environ, **settings.environ(), "AUTOCODE_HOME": str(home.path)}
+    environ = environment(home, settings)
     parts: list[Part] = [_postgres(home, values.database_url), _prefect(home, values.prefect_api_url)]
     for name, stop_seconds in (
         ("api", _STOP_SECONDS),
@@ -54,15 +57,20 @@ def assemble(home: Home, settings: Loaded, custody: Custody, leash: Leash, *, wo
     ):
         spec = Spec(
             name=name,
-            argv=(sys.executable, "-m", "autocode.jobs.cli.main", name),
+            argv=(*COMMAND, name),
             announced=announced(home, name),
             environ=environ,
             # not the Prefect server: each waits for it by itself, and may import its libraries meanwhile
             needs=("postgres",),
             stop_seconds=stop_seconds,
         )
-        parts.append(ProcessPart(spec, PartLog(home.logs, name), custody, leash))
+        parts.append(ProcessPart(spec, PartLog(home.logs, name), custody, leash, forks=forks))
     return parts
+
+
+def environment(home: Home, settings: Loaded) -> dict[str, str]:
+    """Return the environment of the processes of a home's service."""
+    return {**os.environ, **settings.environ(), "AUTOCODE_HOME": str(home.path)}
 
 
 def announced(home: Home, part: str) -> Callable[[int], Announcement | None]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,11 +15,13 @@ from typing import Final
 from autocode.jobs.clock import Clock, SystemClock
 from autocode.jobs.retry import Backoff
 from autocode.jobs.service.custody import Custody
+from autocode.jobs.service.forkserver import ForkServer
 from autocode.jobs.service.health import Health, State
 from autocode.jobs.service.leash import VARIABLE, Leash
 from autocode.jobs.service.log_files import PartLog
+from autocode.jobs.service.running import Running, Started, ending
 
-__all__ = ["Announcement", "ProcessPart", "Spec"]
+__all__ = ["COMMAND", "Announcement", "ProcessPart", "Spec"]
 
 PAUSES: Final = Backoff(first=0.2, factor=2.0, ceiling=30.0, jitter=0.5)
 """Between the end of a process and its next start."""
@@ -31,6 +33,9 @@ _FAILURES: Final = 3
 """So many ends in a row, and the part is called failing."""
 
 _TAIL_LINES: Final = 5
+
+COMMAND: Final = (sys.executable, "-m", "autocode.jobs.cli.main")
+"""How a command of ours is started; its own arguments follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class ProcessPart:
         log: gets its stdout and stderr.
         custody: where its processes are found when this one is gone.
         leash: what it ends with when this process is gone.
+        forks: forks it, where it is a command of ours (*argv* of ``python -m autocode.jobs.cli.main``).
         pauses: between an end and the next start.
         clock: what times are shown and measured by.
         draw: random numbers in [0, 1) for the pauses.
@@ -85,6 +91,7 @@ class ProcessPart:
         custody: Custody,
         leash: Leash,
         *,
+        forks: ForkServer | None = None,
         pauses: Backoff = PAUSES,
         clock: Clock | None = None,
         draw: Callable[[], float] = random.random,
@@ -96,10 +103,11 @@ class ProcessPart:
         self._log = log
         self._custody = custody
         self._leash = leash
+        self._forks = forks
         self._pauses = pauses
         self._clock = clock or SystemClock()
         self._draw = draw
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Running | None = None
         self._state = State.WAITING
         self._since: datetime = self._clock.now()
         self._began = 0.0
@@ -138,25 +146,24 @@ class ProcessPart:
                 self._enter(State.STOPPED)
             elif self._clock.monotonic() >= self._due:
                 self._start()
-        elif _has_ended(self._process):
-            self._ended(self._process)
+        elif (status := self._process.ended()) is not None:
+            self._ended(status)
         elif self._ready_at is None and self._state is not State.STOPPING:
             self._starting(self._process)
 
     def stop(self) -> None:
-        """Send SIGTERM to the process alone: what it does with its children is its own affair."""
+        """Ask the process to end: by SIGTERM, to it alone."""
         if self._state in {State.STOPPING, State.STOPPED}:
             return
         self._enter(State.STOPPING)
         self._detail = ()
         if self._process is not None:
-            # the object's own method would wait for a process that has ended, and so free its id
-            os.kill(self._process.pid, signal.SIGTERM)
+            self._process.terminate()
 
     def kill(self) -> None:
         """Kill the process and its group."""
         if self._process is not None:
-            _kill_group(self._process.pid)
+            self._process.kill()
 
     def _start(self) -> None:
         try:
@@ -164,29 +171,48 @@ class ProcessPart:
         except OSError as error:
             self._failed((f"can't be started: {error}",))
             return
+        if self._process is None:
+            return
         self._starts += 1
         self._began = self._clock.monotonic()
         if self._state is State.WAITING:
             self._enter(State.STARTING)
 
-    def _spawned(self) -> subprocess.Popen[bytes]:
+    def _spawned(self) -> Running | None:
+        if self._forks is not None and self._forks.usable and not self._forks.ready():
+            return None
         with self._log.opened() as log, self._custody.lock(self.name) as lock:
             self._log_began = self._log.size()
-            process = subprocess.Popen(
+            process = self._forked(log, lock) or self._executed(log, lock)
+        # the lock is held already; the id only helps systems that don't tell by whom
+        with contextlib.suppress(OSError):
+            self._custody.note(self.name, process.pid)
+        return process
+
+    def _forked(self, log: int, lock: int) -> Running | None:
+        if self._forks is None or not self._forks.usable:
+            return None
+        return self._forks.spawn(
+            self._spec.argv[len(COMMAND) :], self._environ(), (self._leash.read_end, log, lock)
+        )
+
+    def _executed(self, log: int, lock: int) -> Running:
+        return Started(
+            subprocess.Popen(
                 self._spec.argv,
-                env={**self._spec.environ, VARIABLE: str(self._spec.stop_seconds)},
+                env=self._environ(),
                 stdin=self._leash.read_end,
                 stdout=log,
                 stderr=log,
                 pass_fds=(lock,),
                 start_new_session=True,
             )
-        # the lock is held already; the id only helps systems that don't tell by whom
-        with contextlib.suppress(OSError):
-            self._custody.note(self.name, process.pid)
-        return process
+        )
 
-    def _starting(self, process: subprocess.Popen[bytes]) -> None:
+    def _environ(self) -> dict[str, str]:
+        return {**self._spec.environ, VARIABLE: str(self._spec.stop_seconds)}
+
+    def _starting(self, process: Running) -> None:
         said = self._spec.announced(process.pid)
         now = self._clock.monotonic()
         if said is not None:
@@ -196,10 +222,7 @@ class ProcessPart:
         elif now - self._began > self._spec.start_seconds:
             self.kill()
 
-    def _ended(self, process: subprocess.Popen[bytes]) -> None:
-        # while it isn't waited for, its id and that of its group belong to nobody else
-        _kill_group(process.pid)
-        status = process.wait()
+    def _ended(self, status: int) -> None:
         self._process = None
         if self._state is State.STOPPING:
             self._enter(State.STOPPED)
@@ -208,7 +231,7 @@ class ProcessPart:
         if steady:
             self._failures = 0
         said = self._log.tail(_TAIL_LINES, since=self._log_began)
-        self._failed((_ending(status), *said))
+        self._failed((ending(status), *said))
 
     def _failed(self, detail: tuple[str, ...]) -> None:
         was_ready, self._ready_at, self._url = self._ready_at is not None, None, None
@@ -223,22 +246,3 @@ class ProcessPart:
     def _enter(self, state: State) -> None:
         if state is not self._state:
             self._state, self._since = state, self._clock.now()
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _kill_group(pid: int) -> None:
-    # a group with nothing but zombies in it is refused on some systems
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-def _ending(status: int) -> str:
-    if status >= 0:
-        return f"ended with status {status}"
-    try:
-        return f"ended by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"ended by signal {-status}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import socket
 import sys
@@ -18,6 +17,7 @@ from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.system import current_system
 from autocode.jobs.engine.worker.execution import execute
 from autocode.jobs.engine.worker.messages import Order
+from autocode.jobs.engine.worker.processes import call_oneself, finish
 from autocode.jobs.engine.worker.registry import registered
 from autocode.jobs.engine.worker.stopping import Stop
 from autocode.jobs.errors import UsageError
@@ -42,13 +42,21 @@ def live(lifeline: socket.socket) -> int:
         stop = Stop(lambda: current_system(home.path), run, holder)
         holder_name.set(holder)
         fenced_off.set(stop.fenced_off)
+        # it takes as long as Prefect's server to hear that the run begins, and neither waits for the other
+        threading.Thread(target=_open_ahead, args=(home,), name="opens the home", daemon=True).start()
         stop.install()
         stop.listen(lifeline)
         try:
             return execute(order, run, stop)
         finally:
-            _flush()
+            finish()
             stop.flow_is_over()
+
+
+def _open_ahead(home: Home) -> None:
+    # whoever needs it opens it again, and tells what is wrong
+    with suppress(Exception):
+        current_system(home.path)
 
 
 def _read_order(lifeline: socket.socket) -> Order | None:
@@ -63,6 +71,7 @@ def _read_order(lifeline: socket.socket) -> Order | None:
 
 
 def _settle(order: Order, home: Home) -> None:
+    call_oneself("run")
     with suppress(OSError):
         os.nice(order.niceness)
     if order.directory is not None:
@@ -72,14 +81,3 @@ def _settle(order: Order, home: Home) -> None:
     os.environ["AUTOCODE_HOME"] = order.home
     with suppress(UsageError):
         crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
-
-
-def _flush() -> None:
-    """Do what the interpreter does at its end, which a forked process skips: events and logs go out."""
-    with suppress(Exception):
-        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - what a normal exit calls
-    with suppress(Exception):
-        atexit._run_exitfuncs()  # noqa: SLF001 - what a normal exit calls
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()

@@ -6,13 +6,12 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from autocode.jobs.engine.worker.launch import ZygoteProcess, launch
 from autocode.jobs.engine.worker.messages import Frame, Op, Order, receive, send
 from autocode.jobs.engine.worker.processes import become_subreaper, reap
 from autocode.jobs.errors import ServerUnavailable
@@ -80,7 +79,7 @@ class Children:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._zygote: subprocess.Popen[bytes] | None = None
+        self._zygote: ZygoteProcess | None = None
         self._control: socket.socket | None = None
         self._ready = asyncio.Event()
         self._numbers = 0
@@ -186,19 +185,10 @@ class Children:
             loop.add_reader(child.lifeline, self._hung_up, child)
 
     def _start(self) -> None:
-        ours, its = socket.socketpair()
         self._ready = asyncio.Event()
-        with its:
-            self._zygote = subprocess.Popen(
-                [sys.executable, "-m", "autocode.jobs.engine.worker.zygote", str(its.fileno())],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
-                start_new_session=True,
-            )
-        ours.setblocking(False)
-        self._control = ours
-        asyncio.get_running_loop().add_reader(ours, self._listen, ours)
+        self._zygote, self._control = launch(self._environment)
+        self._control.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._control, self._listen, self._control)
 
     def _listen(self, control: socket.socket) -> None:
         while control is self._control:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -15,6 +16,7 @@ from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
+from autocode.jobs.engine.worker.related import Named, name_all
 from autocode.jobs.errors import UsageError
 
 __all__ = ["JobsConfiguration", "JobsVariables", "grace_seconds"]
@@ -52,6 +54,14 @@ class JobsConfiguration(BaseJobConfiguration):
     niceness: int | None = None
     _command: str | None = PrivateAttr(default=None)
     _deployment: DeploymentResponse | None = PrivateAttr(default=None)
+    _related: list[Named] = PrivateAttr(default_factory=list)
+
+    @classmethod
+    @cache
+    @override
+    def _base_environment(cls) -> dict[str, str]:
+        """Return what stays the same for as long as a worker lives; Prefect works it out for each run."""
+        return super()._base_environment()
 
     @override
     def prepare_for_flow_run(
@@ -67,6 +77,7 @@ class JobsConfiguration(BaseJobConfiguration):
         # Prefect fills in a command of its own where none was asked for
         self._command = self.command
         self._deployment = deployment
+        self._related = name_all(flow_run, deployment, flow, work_pool)
         super().prepare_for_flow_run(flow_run, deployment, flow, work_pool, worker_name, worker_id)
         self.env = {**self.env, **_OWNED_BY_RUNNER}
 
@@ -94,6 +105,11 @@ class JobsConfiguration(BaseJobConfiguration):
             return None
         folder = str(Path((deployment.entrypoint or "").rpartition(":")[0]).parent)
         return folder if deployment.pull_steps == [{_ENTER: {"directory": folder}}] else None
+
+    @property
+    def related(self) -> list[Named]:
+        """What the run belongs to."""
+        return self._related
 
     def check(self) -> None:
         """Refuse what this type of worker can't do.

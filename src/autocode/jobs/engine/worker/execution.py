@@ -23,6 +23,7 @@ from prefect.utilities.asyncutils import run_coro_as_sync
 from autocode.jobs.engine.submit import identify
 from autocode.jobs.engine.worker.messages import Order
 from autocode.jobs.engine.worker.prewarm import flow_of
+from autocode.jobs.engine.worker.related import hand_on
 from autocode.jobs.engine.worker.stopping import Stop
 
 __all__ = ["execute"]
@@ -39,6 +40,7 @@ def execute(order: Order, run: FlowRun, stop: Stop) -> int:
     try:
         with ExitStack() as stack:
             stack.enter_context(_environment(order.environment))
+            hand_on(order.related)
             if identify(run)[1] is not None:
                 _leave_out_what_a_lease_does()
             with handle_engine_signals(run.id):

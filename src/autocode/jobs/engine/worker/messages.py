@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any, Final, Self
 
@@ -38,6 +38,9 @@ class Op(IntEnum):
     STARTED = 3
     EXITED = 4
     SIGNAL = 5
+    """To the child and its process group."""
+    SIGNAL_ALONE = 6
+    """To the child alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Frame:
         op: what it is about.
         number: the run, as the worker numbers its children; 0 where none is meant.
         pid: the child's process id, where it is known.
-        value: the exit status of ``EXITED``, the signal of ``SIGNAL``.
+        value: the exit status of ``EXITED``, the signal that is to be sent.
     """
 
     op: Op
@@ -70,6 +73,7 @@ class Order:
         home: the home's folder.
         worker: the worker's process id.
         worker_began: the mark of that very process; see ``registry.started_at``.
+        related: what the run belongs to; see ``related.Named``.
     """
 
     flow_run: dict[str, Any]
@@ -80,6 +84,7 @@ class Order:
     home: str
     worker: int
     worker_began: str
+    related: list[dict[str, Any]] = field(default_factory=list)
 
     def encode(self) -> bytes:
         """Return it as one line."""

@@ -1,7 +1,7 @@
 """The Prefect worker type ``autocode-jobs``. Importing this module registers it.
 
-It keeps Prefect's own worker for everything that Prefect's UI shows (heartbeats, events, labels, the states
-Pending and Submitting), and replaces how it wakes up, how it starts a run, and how it ends.
+It keeps Prefect's own worker for everything that Prefect's UI shows (heartbeats, events, the state Pending),
+and replaces how it wakes up, how it starts a run, and how it ends.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from autocode.jobs.engine.worker.children import Children
 from autocode.jobs.engine.worker.configuration import JobsConfiguration, JobsVariables, grace_seconds
 from autocode.jobs.engine.worker.drain import drain
 from autocode.jobs.engine.worker.messages import Order
+from autocode.jobs.engine.worker.related import read_seldom
 from autocode.jobs.engine.worker.starter import RunnerContext, Starter, execute, first_told, hooks
 from autocode.jobs.engine.worker.watch import Watch
 from autocode.jobs.settings import Home
@@ -112,14 +113,31 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         self.hurry = asyncio.Event()
         """Set by whoever can't wait for the grace time."""
 
+    @classmethod
+    def get_default_base_job_template(cls) -> dict[str, Any]:
+        """Return Prefect's, without its defaults of ``null``: each is checked for every run that is made."""
+        template = super().get_default_base_job_template()
+        for described in template["variables"]["properties"].values():
+            if described.get("default", ...) is None:
+                del described["default"]
+        return template
+
     async def setup(self) -> None:
         """Start the zygote and connect to Prefect."""
         settings = get_current_settings().to_environment_variables(exclude_unset=True)
-        inherited = {**os.environ, **settings, "AUTOCODE_HOME": str(self._home.path), **self._extra}
+        inherited = {
+            **os.environ,
+            **settings,
+            # this process asks the server for its version, and its children take its word for it
+            "PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED": "false",
+            "AUTOCODE_HOME": str(self._home.path),
+            **self._extra,
+        }
         self._children = await self._exit_stack.enter_async_context(Children(inherited))
         # it imports what takes seconds; meanwhile this process makes its acquaintance with Prefect
         self._children.begin()
         await super().setup()
+        read_seldom(self.client)
         self._runner = await self._exit_stack.enter_async_context(RunnerContext(self._grace, self._system))
 
     async def teardown(self, *exc_info: Any) -> None:
@@ -208,6 +226,12 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
                     return False
         return await super()._propose_pending_state(flow_run)
 
+    async def _propose_submitting_state(self, flow_run: FlowRun) -> None:
+        """Say nothing: a fork takes milliseconds, and Prefect's server longer to hear of it."""
+
+    async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
+        """Leave it out: no page of Prefect's UI shows the labels, and the run's events name the worker."""
+
     def _release_limit_slot(self, flow_run_id: UUID) -> None:
         super()._release_limit_slot(flow_run_id)
         self._released.set()
@@ -253,6 +277,7 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
             home=str(self._home.path),
             worker=os.getpid(),
             worker_began=self._began,
+            related=configuration.related,
         )
 
     async def _put_back(self, flow_run: FlowRun) -> None:

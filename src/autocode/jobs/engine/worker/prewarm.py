@@ -24,15 +24,17 @@ from prefect import Flow
 from prefect.client import orchestration
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
+from prefect.context import SettingsContext, get_settings_context
 from prefect.exceptions import MissingFlowError
 from prefect.flows import load_flow_from_entrypoint, load_function_and_convert_to_flow
+from prefect.settings import Settings
 from prefect.states import Scheduled
 from pydantic import BaseModel
 
 from autocode.jobs.engine.flows import flows_folder
 from autocode.jobs.errors import UnexpectedError
 
-__all__ = ["EXTRA_FLOWS", "flow_of", "prewarm"]
+__all__ = ["EXTRA_FLOWS", "flow_of", "freeze", "preload", "prewarm"]
 
 EXTRA_FLOWS: Final = "AUTOCODE_WORKER_FLOWS"
 """Names absolute ``file:function`` entrypoints of a team's own kinds, separated by commas."""
@@ -64,22 +66,37 @@ _IMPORTED: Final = (
 _flows: dict[str, tuple[int, Flow[..., Any]]] = {}
 
 
-def prewarm() -> None:
-    """Import and build what every run needs. Leaves the process with one thread, so that it may fork.
-
-    Raises:
-        UnexpectedError: something started a thread; a fork would then be unsafe.
-    """
+def preload() -> None:
+    """Import what every run needs; the environment of the runs need not be known yet. Idempotent."""
     for module in _IMPORTED:
         # an optional part of another version is no reason not to work
         with suppress(ImportError):
             importlib.import_module(module)
+
+
+def prewarm() -> None:
+    """Build what every run needs, after :func:`preload`. Leaves one thread, so that the process may fork.
+
+    Raises:
+        UnexpectedError: something started a thread; a fork would then be unsafe.
+    """
+    # the environment may be another than when Prefect was imported
+    SettingsContext(profile=get_settings_context().profile, settings=Settings()).__enter__()
     # the one logger of Prefect's that isn't named after it (prefect/_internal/concurrency/services.py)
     logging.getLogger("EventsWorker").setLevel(os.environ.get("PREFECT_LOGGING_LEVEL", "WARNING"))
     _share_certificates()
     asyncio.run(_build_clients())
     _build_models()
     _load_flows()
+    freeze()
+
+
+def freeze() -> None:
+    """Make this process fit to fork: see that it has one thread, and keep the collector off what it has.
+
+    Raises:
+        UnexpectedError: something started a thread; a fork would then be unsafe.
+    """
     threads = [thread.name for thread in threading.enumerate()]
     if len(threads) != 1:
         raise UnexpectedError(f"The process that forks children has more than one thread: {threads}.")
@@ -123,7 +140,22 @@ async def _build_clients() -> None:
         pass
 
 
+_USED: Final = (
+    "prefect.client.schemas.actions:FlowRunUpdate",
+    "prefect.client.schemas.actions:ArtifactCreate",
+    "prefect.client.schemas.objects:Artifact",
+    "prefect.client.schemas.objects:ConcurrencyLeaseHolder",
+    "prefect.events.schemas.events:Event",
+)
+"""Models that a run builds at their first use, 3 ms each."""
+
+
 def _build_models() -> None:
+    for each in _USED:
+        module, _, name = each.partition(":")
+        model = getattr(importlib.import_module(module), name, None)
+        if model is not None:
+            model.model_rebuild(raise_errors=False)
     run = FlowRun(flow_id=uuid.uuid4(), name="warm", state=Scheduled())
     FlowRun.model_validate(run.model_dump(mode="json"))
     context = importlib.import_module("prefect.context")

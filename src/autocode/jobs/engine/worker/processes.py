@@ -1,24 +1,36 @@
-"""Reaping children without ever hitting a process that got the number of a dead one."""
+"""Reaping children without ever hitting a process that got the number of a dead one; and ending as one."""
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["become_subreaper", "kill_group", "reap", "reap_any"]
+__all__ = ["become_subreaper", "call_oneself", "finish", "kill_group", "reap", "reap_any"]
 
+_SET_NAME: Final = 15
 _SET_CHILD_SUBREAPER: Final = 36
-"""``PR_SET_CHILD_SUBREAPER``, ``prctl(2)``."""
+"""``PR_SET_NAME`` and ``PR_SET_CHILD_SUBREAPER``, ``prctl(2)``."""
 
 
 def become_subreaper() -> None:
     """Let descendants that lose their parent become this process's children. Does nothing but on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def call_oneself(name: str) -> None:
+    """Let ``ps -o comm`` and ``top`` show this process as ``jobs-NAME``, 15 bytes at most. Only on Linux.
+
+    A forked process has the command line of the one that it was forked from.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_SET_NAME, f"jobs-{name}".encode()[:15], 0, 0, 0)
 
 
 def reap(pid: int) -> int | None:
@@ -67,3 +79,14 @@ def kill_group(leader: int) -> None:
     """Kill the process group that *leader* founded; there may be none."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
+
+
+def finish() -> None:
+    """Do what the interpreter does at its end, which a forked process skips: events and logs go out."""
+    with suppress(Exception):
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - what a normal exit calls
+    with suppress(Exception):
+        atexit._run_exitfuncs()  # noqa: SLF001 - what a normal exit calls
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
