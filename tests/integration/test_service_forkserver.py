@@ -47,7 +47,7 @@ class Forks:
     def reconcile(self) -> Running:
         """Fork a reconciler that runs until it is told to end; its Prefect server doesn't answer."""
         part = self.spawn("reconcile", AUTOCODE_PREFECT_API_URL=NOWHERE)
-        until(lambda: (self.home / "run" / "reconcile.json").exists(), within=60)
+        until((self.home / "run" / "reconcile.json").exists, within=60)
         return part
 
 
@@ -74,7 +74,7 @@ def status(part: Running) -> int:
 
 
 def test_a_forked_command_has_its_own_environment_log_and_status(forks: Forks) -> None:
-    """`config --json` runs in the environment that it was given, writes to the log, and its status is told."""
+    """`config --json` runs in the environment that it was given and writes to the log; its status is told."""
     part = forks.spawn("config", "--json", AUTOCODE_WORKERS="7")
 
     assert status(part) == 0
