@@ -110,6 +110,20 @@ def test_parts_end_with_the_process_that_forked_them_and_another_one_takes_its_p
     assert forks.server.pid != process
 
 
+def test_a_process_that_is_stopped_is_replaced_once_a_part_dies(forks: Forks) -> None:
+    """SIGSTOP of the fork server and SIGKILL of its part: the end is noticed all the same."""
+    part = forks.reconcile()
+    process = forks.server.pid
+    assert process is not None
+
+    os.kill(process, signal.SIGSTOP)
+    os.kill(part.pid, signal.SIGKILL)
+
+    assert status(part) == -signal.SIGKILL
+    assert status(forks.spawn("config")) == 0
+    assert forks.server.pid != process
+
+
 def test_a_process_that_never_gets_ready_is_done_without(tmp_path: Path) -> None:
     """Where it ends at its start, twice, parts are no longer to be forked."""
     server = ForkServer({**os.environ, "AUTOCODE_HOME": str(tmp_path), "PYTHONHOME": "/nowhere"})

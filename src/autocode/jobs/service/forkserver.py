@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from autocode.jobs.engine.worker.messages import Frame, Op, receive, send
@@ -25,6 +26,9 @@ _FORK_SECONDS: Final = 5.0
 """How long a fork may take before the process counts as hung, and is killed."""
 
 _IMPORT_SECONDS: Final = 60.0
+
+_REPORT_SECONDS: Final = 5.0
+"""How long the end of a part may go untold before the process counts as hung: it may have been stopped."""
 
 _TRIES: Final = 2
 """So many processes that don't get ready, and parts are started without one."""
@@ -133,6 +137,11 @@ class ForkServer:
             with contextlib.suppress(OSError):
                 send(self._control, Frame(Op.SIGNAL_ALONE if alone else Op.SIGNAL, number, value=wanted))
 
+    def give_up(self) -> None:
+        """Take its process for hung: kill it, and all that it forked."""
+        _log.warning("the process that parts are forked from doesn't tell how they end, and is replaced")
+        self._hang_up()
+
     def close(self) -> None:
         """End its process; parts are to have ended before."""
         self._usable = False
@@ -188,9 +197,15 @@ class _Forked:
     number: int
     pid: int = 0
     status: int | None = None
+    dead_since: float | None = None
 
     def ended(self) -> int | None:
         self.server.look()
+        if self.status is None and not _lives(self.pid):
+            now = time.monotonic()
+            self.dead_since = self.dead_since or now
+            if now - self.dead_since > _REPORT_SECONDS:
+                self.server.give_up()
         return self.status
 
     def terminate(self) -> None:
@@ -205,3 +220,11 @@ class _Forked:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.status = -signal.SIGKILL
+
+
+def _lives(pid: int) -> bool:
+    """Say whether a process lives; one that only waits for its parent to reap it doesn't."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
