@@ -37,7 +37,7 @@ class Forks:
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         lock = os.open(self.log.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            part = self.server.spawn(argv, {**self.environ, **environ}, (null, log, lock))
+            part = self.server.spawn(argv, {**self.environ, **environ}, (null, log, log, lock))
         finally:
             for descriptor in (null, log, lock):
                 os.close(descriptor)

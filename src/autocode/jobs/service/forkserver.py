@@ -91,13 +91,21 @@ class ForkServer:
             self._hang_up()
         return self._ready
 
-    def spawn(self, argv: Sequence[str], environ: Mapping[str, str], files: Sequence[int]) -> Running | None:
+    def spawn(
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        files: Sequence[int],
+        *,
+        directory: Path | None = None,
+    ) -> Running | None:
         """Fork a part; ``None``: it can't be forked now.
 
         Args:
             argv: the arguments of ``autocode-jobs``.
             environ: its environment.
-            files: its stdin, what it writes to, and what it keeps open.
+            files: its stdin, stdout and stderr, and what it keeps open besides.
+            directory: where it works, if not where this process was started.
         """
         if not self.ready():
             return None
@@ -105,7 +113,12 @@ class ForkServer:
         ours, its = socket.socketpair()
         self._numbers += 1
         part = self._parts[self._numbers] = _Forked(self, self._numbers)
-        described = json.dumps({"argv": list(argv), "environ": dict(environ)}).encode() + b"\n"
+        about = {
+            "argv": list(argv),
+            "environ": dict(environ),
+            "directory": None if directory is None else str(directory),
+        }
+        described = json.dumps(about).encode() + b"\n"
         try:
             with ours:
                 with its:
