@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.processes import proportional_set
+
 __all__ = ["Measured", "run"]
 
 _PAUSE: Final = 0.05
@@ -26,7 +28,7 @@ class Measured:
         began: seconds since the epoch.
         seconds: wall clock.
         cpu: processor seconds of the command and of the processes that it waited for.
-        peak: bytes of resident memory of all its processes at the same time, but for the Prefect server.
+        peak: bytes of memory (PSS) of all its processes at the same time, but for the Prefect server.
         peak_server: the Prefect server's own.
         written: when the watched file was written last, in seconds since the epoch; 0 without one.
         out: what it printed.
@@ -46,8 +48,8 @@ def run(
 ) -> Measured:
     """Run *command* to its end, and note when the file *watched* was written.
 
-    Memory is sampled from ``/proc`` twenty times a second (resident set, so pages that processes share count
-    for each of them).
+    Memory is sampled from ``/proc`` twenty times a second (proportional set size: pages that processes
+    share are divided among them).
 
     Raises:
         SystemExit: it failed; its complaint is printed.
@@ -87,7 +89,7 @@ class _Sampler:
 
     def run(self) -> None:
         while not self.over.wait(_PAUSE):
-            own, server = _resident(self._root)
+            own, server = _memory(self._root)
             self.peak = max(self.peak, own)
             self.peak_server = max(self.peak_server, server)
             if self._watched is not None:
@@ -96,16 +98,14 @@ class _Sampler:
                     self.written = self._watched.stat().st_mtime
 
 
-def _resident(root: int) -> tuple[int, int]:
-    """Return the resident bytes of *root* and its descendants, the Prefect server's apart."""
+def _memory(root: int) -> tuple[int, int]:
+    """Return the proportional set size in bytes of *root* and its descendants, the Prefect server's apart."""
     parents: dict[int, int] = {}
-    sizes: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError, IndexError, ValueError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents[int(entry.name)] = int(fields[1])
-                sizes[int(entry.name)] = int(fields[21]) * 4096
     children: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         children.setdefault(parent, []).append(pid)
@@ -116,8 +116,8 @@ def _resident(root: int) -> tuple[int, int]:
         with suppress(OSError):
             is_server = is_server or _SERVER in Path(f"/proc/{pid}/cmdline").read_bytes()
         if is_server:
-            server += sizes.get(pid, 0)
+            server += proportional_set(pid)
         else:
-            own += sizes.get(pid, 0)
+            own += proportional_set(pid)
         pending += [(child, is_server) for child in children.get(pid, ())]
     return own, server

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PARTS", "Process", "cpu_seconds", "descendants", "memory", "of_home"]
+__all__ = ["PARTS", "Process", "cpu_seconds", "descendants", "memory", "of_home", "proportional_set"]
 
 PARTS: Final = ("up", "postgres", "prefect", "api", "reconcile", "worker", "zygote", "forkserver")
 _MODULES: Final = {
@@ -59,11 +59,17 @@ def memory(processes: list[Process]) -> dict[str, int]:
     """Return the proportional set size in bytes by part: shared pages are divided among who shares them."""
     sizes = dict.fromkeys(PARTS, 0)
     for process in processes:
-        with suppress(OSError):
-            text = Path(f"/proc/{process.pid}/smaps_rollup").read_text("ascii")
-            line = next(line for line in text.splitlines() if line.startswith("Pss:"))
-            sizes[process.part] += int(line.split()[1]) * 1024
+        sizes[process.part] += proportional_set(process.pid)
     return sizes
+
+
+def proportional_set(pid: int) -> int:
+    """Return a process's bytes of memory; of pages that several share, its part. 0 if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:"))
 
 
 def cpu_seconds(processes: list[Process]) -> dict[str, float]:

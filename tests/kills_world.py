@@ -30,7 +30,7 @@ from export_context import job_over, run
 from postgres_world import pids, temporary_home
 from service_command import Service, until
 from status_watcher import Watcher
-from worker_world import children_of, command_of, gone
+from worker_world import children_of, comm_of, gone
 
 __all__ = ["PATIENCE", "SLOTS", "Exported", "Kills", "kill", "service_world", "state_of"]
 
@@ -140,7 +140,7 @@ class Kills:
     def zygote(self) -> int:
         """Return the process that the worker's children are forked from."""
         worker = self.pid("worker")
-        return next(pid for pid in children_of(worker) if b"engine.worker.zygote" in command_of(pid))
+        return next(pid for pid in children_of(worker) if comm_of(pid) == "jobs-zygote")
 
     def postgres(self) -> list[int]:
         """Return the postmaster, and then its backends."""

@@ -60,7 +60,8 @@ class Worker:
 
     def zygote(self) -> int:
         """Return the process id of its zygote."""
-        found = [pid for pid in children_of(self.pid) if b"engine.worker.zygote" in command_of(pid)]
+        # a run that outlives its zygote is a child of the worker, too, with the same command line
+        found = [pid for pid in children_of(self.pid) if comm_of(pid) == "jobs-zygote"]
         assert len(found) == 1, found
         return found[0]
 
@@ -206,6 +207,14 @@ def children_of(pid: int) -> list[int]:
     with suppress(OSError):
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
+
+
+def comm_of(pid: int) -> str:
+    """Return the name that a process gave itself; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text("utf-8").strip()
+    except OSError:
+        return ""
 
 
 def command_of(pid: int) -> bytes:

@@ -37,7 +37,7 @@ class Forks:
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         lock = os.open(self.log.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            part = self.server.spawn(argv, {**self.environ, **environ}, (null, log, lock))
+            part = self.server.spawn(argv, {**self.environ, **environ}, (null, log, log, lock))
         finally:
             for descriptor in (null, log, lock):
                 os.close(descriptor)
@@ -47,7 +47,7 @@ class Forks:
     def reconcile(self) -> Running:
         """Fork a reconciler that runs until it is told to end; its Prefect server doesn't answer."""
         part = self.spawn("reconcile", AUTOCODE_PREFECT_API_URL=NOWHERE)
-        until(lambda: (self.home / "run" / "reconcile.json").exists(), within=60)
+        until((self.home / "run" / "reconcile.json").exists, within=60)
         return part
 
 
@@ -74,7 +74,7 @@ def status(part: Running) -> int:
 
 
 def test_a_forked_command_has_its_own_environment_log_and_status(forks: Forks) -> None:
-    """`config --json` runs in the environment that it was given, writes to the log, and its status is told."""
+    """`config --json` runs in the environment that it was given and writes to the log; its status is told."""
     part = forks.spawn("config", "--json", AUTOCODE_WORKERS="7")
 
     assert status(part) == 0
@@ -106,6 +106,20 @@ def test_parts_end_with_the_process_that_forked_them_and_another_one_takes_its_p
 
     assert status(part) == -signal.SIGKILL
     until(lambda: not lives(part.pid), within=10)
+    assert status(forks.spawn("config")) == 0
+    assert forks.server.pid != process
+
+
+def test_a_process_that_is_stopped_is_replaced_once_a_part_dies(forks: Forks) -> None:
+    """SIGSTOP of the fork server and SIGKILL of its part: the end is noticed all the same."""
+    part = forks.reconcile()
+    process = forks.server.pid
+    assert process is not None
+
+    os.kill(process, signal.SIGSTOP)
+    os.kill(part.pid, signal.SIGKILL)
+
+    assert status(part) == -signal.SIGKILL
     assert status(forks.spawn("config")) == 0
     assert forks.server.pid != process
 

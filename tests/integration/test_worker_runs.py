@@ -54,7 +54,7 @@ def test_a_run_of_a_job_completes_and_shows_its_states_and_its_process(running: 
 def test_runs_for_later_begin_when_they_are_due_and_hold_no_slot_before(running: Running) -> None:
     """As many runs as there are slots are due in a few seconds; one that is due now goes before them."""
     world, _ = running
-    due = datetime.now(UTC) + timedelta(seconds=5)
+    due = datetime.now(UTC) + timedelta(seconds=8)
     later = [
         world.submit(s.NOOP, f"later-{n}", due=due - datetime.now(UTC), salt=f"later {n}") for n in range(3)
     ]

@@ -55,16 +55,17 @@ def main(descriptor: int) -> None:
 
 
 def _live(lifeline: socket.socket) -> int:
-    """Be the part that the supervisor describes: a line of JSON, with its stdin, its log and its lock."""
+    """Be the part that the supervisor describes, in a line of JSON with the files of its streams, and more."""
     described, files = _described(lifeline)
     if described is None:
         # the supervisor died before it said what to do
         return 0
-    stdin, log, *kept = files
-    for target, descriptor in ((0, stdin), (1, log), (2, log)):
+    streams, kept = files[:3], files[3:]
+    for target, descriptor in enumerate(streams):
         os.dup2(descriptor, target)
-    for descriptor in (stdin, log):
         os.close(descriptor)
+    if described["directory"] is not None:
+        os.chdir(described["directory"])
     os.environ.clear()
     os.environ.update(described["environ"])
     argv: list[str] = described["argv"]

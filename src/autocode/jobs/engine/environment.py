@@ -46,6 +46,8 @@ def child_environment(home: Home) -> dict[str, str]:
         **inherited,
         "PREFECT_HOME": str(home.prefect),
         "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+        # else every start loads Prefect's plugins, our worker among them, to compare what it won't register
+        "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",

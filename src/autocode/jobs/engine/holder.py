@@ -17,7 +17,7 @@ from pathlib import Path
 from autocode.jobs import locks
 from autocode.jobs.settings import Home
 
-__all__ = ["driven", "holding", "proven_alive", "proven_dead", "sweep"]
+__all__ = ["driven", "holding", "is_holder", "proven_alive", "proven_dead", "sweep"]
 
 
 @contextmanager
@@ -38,6 +38,11 @@ def holding(home: Home, *, drives: str = "") -> Iterator[str]:
         # unlinked while still locked: a reader that opened it before sees it locked or gone, never free
         path.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def is_holder(holder: str | None, pid: int) -> bool:
+    """Say whether *holder* is the process *pid* of this machine, by its name; see :func:`holding`."""
+    return (holder or "").rpartition(":")[0] == f"{socket.gethostname()[:64]}:{pid}"
 
 
 def proven_dead(home: Home, holder: str | None) -> bool:

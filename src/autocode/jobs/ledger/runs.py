@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -11,7 +12,7 @@ from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.projection import Outcome
 
-__all__ = ["RunAttempt", "attempt_of_run", "endings", "open_holders"]
+__all__ = ["Ending", "RunAttempt", "attempt_of_run", "endings", "open_holders"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +38,24 @@ class RunAttempt:
     cancel_requested: bool
 
 
-def endings(db: Database, flow_run_ids: Collection[str]) -> Mapping[str, Outcome]:
+class Ending(NamedTuple):
+    """How an attempt ended, and the holder that had begun it, if one had."""
+
+    outcome: Outcome
+    holder: str | None
+
+
+def endings(db: Database, flow_run_ids: Collection[str]) -> Mapping[str, Ending]:
     """Return how the attempts of these runs ended; runs without an attempt that is over are left out.
 
     Raises:
         LedgerUnavailable: the database can't be reached.
     """
-    query = sa.select(t.attempts.c.flow_run_id, t.attempts.c.outcome).where(
+    query = sa.select(t.attempts.c.flow_run_id, t.attempts.c.outcome, t.attempts.c.holder).where(
         t.attempts.c.flow_run_id.in_(list(flow_run_ids)), t.attempts.c.ended_at.is_not(None)
     )
     with db.read() as tx:
-        return {row.flow_run_id: Outcome(row.outcome) for row in tx.execute(query)}
+        return {row.flow_run_id: Ending(Outcome(row.outcome), row.holder) for row in tx.execute(query)}
 
 
 def attempt_of_run(

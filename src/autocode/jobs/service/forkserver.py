@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from autocode.jobs.engine.worker.messages import Frame, Op, receive, send
@@ -25,6 +26,9 @@ _FORK_SECONDS: Final = 5.0
 """How long a fork may take before the process counts as hung, and is killed."""
 
 _IMPORT_SECONDS: Final = 60.0
+
+_REPORT_SECONDS: Final = 5.0
+"""How long the end of a part may go untold before the process counts as hung: it may have been stopped."""
 
 _TRIES: Final = 2
 """So many processes that don't get ready, and parts are started without one."""
@@ -87,13 +91,21 @@ class ForkServer:
             self._hang_up()
         return self._ready
 
-    def spawn(self, argv: Sequence[str], environ: Mapping[str, str], files: Sequence[int]) -> Running | None:
+    def spawn(
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        files: Sequence[int],
+        *,
+        directory: Path | None = None,
+    ) -> Running | None:
         """Fork a part; ``None``: it can't be forked now.
 
         Args:
             argv: the arguments of ``autocode-jobs``.
             environ: its environment.
-            files: its stdin, what it writes to, and what it keeps open.
+            files: its stdin, stdout and stderr, and what it keeps open besides.
+            directory: where it works, if not where this process was started.
         """
         if not self.ready():
             return None
@@ -101,7 +113,12 @@ class ForkServer:
         ours, its = socket.socketpair()
         self._numbers += 1
         part = self._parts[self._numbers] = _Forked(self, self._numbers)
-        described = json.dumps({"argv": list(argv), "environ": dict(environ)}).encode() + b"\n"
+        about = {
+            "argv": list(argv),
+            "environ": dict(environ),
+            "directory": None if directory is None else str(directory),
+        }
+        described = json.dumps(about).encode() + b"\n"
         try:
             with ours:
                 with its:
@@ -132,6 +149,11 @@ class ForkServer:
         if self._control is not None and number in self._parts:
             with contextlib.suppress(OSError):
                 send(self._control, Frame(Op.SIGNAL_ALONE if alone else Op.SIGNAL, number, value=wanted))
+
+    def give_up(self) -> None:
+        """Take its process for hung: kill it, and all that it forked."""
+        _log.warning("the process that parts are forked from doesn't tell how they end, and is replaced")
+        self._hang_up()
 
     def close(self) -> None:
         """End its process; parts are to have ended before."""
@@ -188,9 +210,15 @@ class _Forked:
     number: int
     pid: int = 0
     status: int | None = None
+    dead_since: float | None = None
 
     def ended(self) -> int | None:
         self.server.look()
+        if self.status is None and not _lives(self.pid):
+            now = time.monotonic()
+            self.dead_since = self.dead_since or now
+            if now - self.dead_since > _REPORT_SECONDS:
+                self.server.give_up()
         return self.status
 
     def terminate(self) -> None:
@@ -205,3 +233,11 @@ class _Forked:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.status = -signal.SIGKILL
+
+
+def _lives(pid: int) -> bool:
+    """Say whether a process lives; one that only waits for its parent to reap it doesn't."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -193,7 +193,7 @@ class ProcessPart:
         if self._forks is None or not self._forks.usable:
             return None
         return self._forks.spawn(
-            self._spec.argv[len(COMMAND) :], self._environ(), (self._leash.read_end, log, lock)
+            self._spec.argv[len(COMMAND) :], self._environ(), (self._leash.read_end, log, log, lock)
         )
 
     def _executed(self, log: int, lock: int) -> Running:

@@ -41,11 +41,15 @@ class ZygoteUnavailable(ServerUnavailable):
 
 @dataclass(eq=False)
 class Child:
-    """One child. ``status`` is that of :func:`os.waitstatus_to_exitcode`, once ``ended`` is set."""
+    """One child. ``status`` is that of :func:`os.waitstatus_to_exitcode`, once ``ended`` is set.
+
+    ``parent`` is the socket to the zygote that forked it; when that one died, it fell to the worker.
+    """
 
     number: int
     order: Order
     lifeline: socket.socket
+    parent: socket.socket
     pid: int = 0
     status: int | None = None
     started: asyncio.Event = field(default_factory=asyncio.Event)
@@ -137,12 +141,12 @@ class Children:
             ZygoteUnavailable: it can't be forked.
         """
         await self.ready()
+        assert self._control is not None
         ours, its = socket.socketpair()
         self._numbers += 1
-        child = Child(self._numbers, order, ours)
+        child = Child(self._numbers, order, ours, self._control)
         self._living[child.number] = child
         try:
-            assert self._control is not None
             with its:
                 send(self._control, Frame(Op.SPAWN, child.number), [its.fileno()])
             async with asyncio.timeout(_FORK_SECONDS):
@@ -160,7 +164,7 @@ class Children:
         """Send a signal to the child and its process group, unless it ended. Never waits."""
         if child.number not in self._living or child.pid == 0:
             return
-        if self._control is not None:
+        if child.parent is self._control:
             with suppress(OSError):
                 # the child's parent sends it: no other process can have got the number by then
                 send(self._control, Frame(Op.SIGNAL, child.number, value=number))

@@ -10,9 +10,10 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
+from autocode.jobs.engine.holder import is_holder
 from autocode.jobs.engine.system import System
 from autocode.jobs.engine.worker import registry
 from autocode.jobs.engine.worker.children import Child, Children
@@ -20,7 +21,7 @@ from autocode.jobs.engine.worker.messages import FENCED
 from autocode.jobs.engine.worker.registry import Registered
 from autocode.jobs.engine.worker.stopping import FENCE_SECONDS
 from autocode.jobs.errors import JobsError
-from autocode.jobs.ledger.runs import endings
+from autocode.jobs.ledger.runs import Ending, endings
 from autocode.jobs.projection import Outcome
 
 __all__ = ["Watch"]
@@ -46,7 +47,6 @@ class Watch:
         self._system = system
         self._children = children
         self._over_since: dict[int, float] = {}
-        self._had_attempt: set[int] = set()
         self._me = (os.getpid(), registry.started_at(os.getpid()))
 
     async def run(self) -> None:
@@ -66,21 +66,18 @@ class Watch:
         living = self._children.living
         if not living:
             self._over_since.clear()
-            self._had_attempt.clear()
             return
         ended = await asyncio.to_thread(endings, system.db, [child.flow_run_id for child in living])
         for child in living:
             if child.flow_run_id in ended:
                 self._stop(child, ended[child.flow_run_id])
-            else:
-                self._had_attempt.add(child.number)
 
-    def _stop(self, child: Child, outcome: Outcome) -> None:
-        # of a run that somebody restarted, the attempt was over before: its child is refused, and tells so
-        restarted = child.number not in self._had_attempt
+    def _stop(self, child: Child, ending: Ending) -> None:
+        # of a run that somebody restarted, another began the attempt: this child is refused, and tells so
+        restarted = not is_holder(ending.holder, child.pid)
         since = self._over_since.setdefault(child.number, time.monotonic())
         over = time.monotonic() - since
-        if (restarted or outcome not in _TOLD_BY_OTHERS) and over < _FAREWELL_SECONDS:
+        if (restarted or ending.outcome not in _TOLD_BY_OTHERS) and over < _FAREWELL_SECONDS:
             return
         if not child.silenced:
             child.silenced = True
@@ -95,7 +92,7 @@ class Watch:
             orphans.remove(dead)
         if not orphans:
             return
-        ended: Mapping[str, Outcome] = endings(system.db, [each.flow_run_id for each in orphans])
+        ended = endings(system.db, [each.flow_run_id for each in orphans])
         for orphan in orphans:
             if orphan.flow_run_id in ended:
                 registry.kill(orphan)

@@ -73,8 +73,9 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
     # the same bytes under two names are one session
     files = {file.sha256: file for file in reversed(found.files)}
     wanted = [files[sha256] for sha256 in sorted(files)]
-    exported = [file for file in wanted if file.reader is not None or not payload.redact]
-    chains = [list(_parts_of(file, policy, payload.rules)) for file in exported]
+    # by digest: a file is a model, and comparing each with each takes as long as reading them
+    exported = {file.sha256: file for file in wanted if file.reader is not None or not payload.redact}
+    chains = [list(_parts_of(file, policy, payload.rules)) for file in exported.values()]
     entries = [
         entry.digest for entry in await job.steps(read, chains, label="read {} sessions", unit="bytes")
     ]
@@ -83,7 +84,7 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
         BundleInputs(
             entries=tuple(sorted(entries)),
             unread=tuple(
-                sorted((file.label, file.sha256, file.size) for file in wanted if file not in exported)
+                sorted((file.label, file.sha256, file.size) for file in wanted if file.sha256 not in exported)
             ),
             left_out=found.reasons,
             policy=None if policy is None else _described(policy),
