@@ -55,7 +55,7 @@ def main(descriptor: int) -> None:
 
 
 def _live(lifeline: socket.socket) -> int:
-    """Be the part that the supervisor describes, in a line of JSON with the files of its streams, and more."""
+    """Be the part that the supervisor describes in a line of JSON, with open files for its streams."""
     described, files = _described(lifeline)
     if described is None:
         # the supervisor died before it said what to do
