@@ -236,7 +236,7 @@ def test_a_job_that_prefect_never_takes_holds_up_no_other(
 
     async def story(system: System) -> None:
         submitter = Submitter(system, prefect, Deployments(prefect))
-        for number in range(6):
+        for number in range(12):
             accept(system, f"other-{number}")
             clock.seconds += 100
             with suppress(TimeoutError):
@@ -247,9 +247,9 @@ def test_a_job_that_prefect_never_takes_holds_up_no_other(
         asyncio.run(story(system))
         first, *_ = rows(system.db, schema.attempts, schema.attempts.c.job_id == "a")
 
-    assert len(prefect.created) == 6
+    assert len(prefect.created) == 12
     assert first.outcome == "failed"
-    assert failures in {5, 6}
+    assert failures < 12
 
 
 @pytest.mark.parametrize("status", [422, 413, 400])
