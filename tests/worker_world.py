@@ -209,6 +209,11 @@ def children_of(pid: int) -> list[int]:
     return []
 
 
+def parent_of(pid: int) -> int:
+    """Return the process that started *pid*."""
+    return int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+
+
 def comm_of(pid: int) -> str:
     """Return the name that a process gave itself; empty if it is gone."""
     try:

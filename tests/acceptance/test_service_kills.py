@@ -26,7 +26,7 @@ from autocode.jobs.store import verify_store
 from autocode.jobs.testing.queue_contract import ProcessContract
 from kills_world import SLOTS, Exported, Kills, kill, service_world, state_of
 from service_subject import OverHttp
-from worker_world import children_of, gone
+from worker_world import children_of, gone, parent_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -106,6 +106,18 @@ def test_the_worker_is_killed_with_its_children_and_its_zygote(world: Kills) -> 
         assert_done(world, exported, errand, attempts=2)
 
     assert_found_dead(world, at, exported.job_id, errand)
+
+
+@pytest.mark.long
+def test_the_process_that_parts_are_forked_from_is_killed(world: Kills) -> None:
+    """All parts are started anew from another such process, and the worker's jobs go on."""
+    errand = world.errand("errand-forkserver")
+    world.begun(errand)
+    exported, _ = world.paused_export()
+
+    with world.restarted("api", "reconcile", "worker"):
+        kill([parent_of(world.pid("worker"))])
+        assert_done(world, exported, errand, attempts=2)
 
 
 @pytest.mark.long

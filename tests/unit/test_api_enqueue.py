@@ -153,6 +153,23 @@ def test_what_is_no_json_object_is_refused(api: Api, content: bytes, status: int
     assert contents(api.db) == before
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['"a\\u0000b"', '"\\ud800"', "1e999", '{"deep": ["\\u0000"]}'],
+    ids=["nul", "surrogate", "huge", "deep"],
+)
+def test_a_payload_that_nobody_could_store_or_hand_on_is_refused(api: Api, text: str) -> None:
+    """NUL, half a surrogate pair and infinity are refused at the door, by their place; nothing is stored."""
+    before = contents(api.db)
+    content = f'{{"kind": "{NOOP}", "payload": {{"witness": {text}}}}}'.encode()
+
+    answer = api.send("POST", "/v1/jobs", content=content, headers=JSON)
+
+    assert (answer.status_code, answer.json()["type"]) == (422, "payload-invalid")
+    assert answer.json()["errors"][0]["pointer"].startswith("/payload/witness")
+    assert contents(api.db) == before
+
+
 def test_a_form_is_no_request(api: Api) -> None:
     """Another media type than JSON is refused: a plain form of a foreign page could send it."""
     answer = api.send("POST", "/v1/jobs", data={"kind": NOOP})

@@ -75,7 +75,13 @@ def test_what_is_not_known_is_said(api: Api) -> None:
     body = answer.json()
     words = {name: found["status"] for name, found in body["checks"].items()}
     assert (answer.status_code, body["status"]) == (200, "degraded")
-    assert words == {"ledger": "ok", "prefect": "unknown", "reconciler": "missing", "worker": "unknown"}
+    assert words == {
+        "ledger": "ok",
+        "prefect": "unknown",
+        "reconciler": "missing",
+        "worker": "unknown",
+        "disk": "ok",
+    }
     assert all(found["detail"] for found in body["checks"].values())
 
 

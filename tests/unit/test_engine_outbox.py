@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -35,7 +37,7 @@ from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore
 from autocode.jobs.testing import scenarios
 from ledger_world import look, new_job, rows
-from reconcile_world import opened, template
+from reconcile_world import StillClock, opened, template
 
 __all__ = ["template"]
 
@@ -192,6 +194,62 @@ def test_a_deployment_that_was_deleted_is_made_again(system: System, prefect: An
     asyncio.run(twice())
 
     assert [each["deployment"] for each in prefect.created] == list(prefect.deployments)
+
+
+def test_deployments_that_lost_their_pool_get_another(system: System, prefect: Any) -> None:
+    """A pool that somebody deleted, or deleted and made again, is not in any deployment that was known."""
+    deployments = Deployments(prefect)
+
+    async def made_anew(pools: list[Any]) -> int:
+        prefect.deployments.clear()
+        prefect.pools[:] = pools
+        await deployments.look_at_pool()
+        await deployments.ensure_all()
+        return len(prefect.deployments)
+
+    async def story() -> list[int]:
+        kept, ours, others = (SimpleNamespace(id=uuid4()) for _ in range(3))
+        return [await made_anew(pools) for pools in ([kept], [kept], [], [ours], [ours], [others])]
+
+    made = asyncio.run(story())
+
+    every = len(kinds.registered())
+    assert made == [every, 0, every, 0, 0, every]
+
+
+def test_a_job_that_prefect_never_takes_holds_up_no_other(
+    tmp_path: Path, template: Path, prefect: Any
+) -> None:
+    """While one attempt's run fails each time, others get theirs; in the end it is refused by itself."""
+    clock = StillClock()
+    failures = 0
+    create = prefect.create_flow_run_from_deployment
+
+    async def picky(deployment: UUID, **options: Any) -> Any:
+        nonlocal failures
+        if options["idempotency_key"].endswith(":a:1"):
+            failures += 1
+            raise TimeoutError
+        return await create(deployment, **options)
+
+    prefect.create_flow_run_from_deployment = picky
+
+    async def story(system: System) -> None:
+        submitter = Submitter(system, prefect, Deployments(prefect))
+        for number in range(12):
+            accept(system, f"other-{number}")
+            clock.seconds += 100
+            with suppress(TimeoutError):
+                await submitter.submit_all()
+
+    with opened(tmp_path, template, clock) as system:
+        accept(system, "a")
+        asyncio.run(story(system))
+        first, *_ = rows(system.db, schema.attempts, schema.attempts.c.job_id == "a")
+
+    assert len(prefect.created) == 12
+    assert first.outcome == "failed"
+    assert failures < 12
 
 
 @pytest.mark.parametrize("status", [422, 413, 400])

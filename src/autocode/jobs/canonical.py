@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
-__all__ = ["DIGEST", "canonical_json", "digest_of", "is_digest"]
+__all__ = ["DIGEST", "canonical_json", "digest_of", "is_digest", "unstorable"]
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """The written form of a digest, ``sha256:<64 hex digits>``; other algorithms would get another prefix."""
@@ -58,3 +62,30 @@ def digest_of(data: bytes) -> str:
 def is_digest(text: str) -> bool:
     """Say whether *text* is a digest in its written form."""
     return DIGEST.fullmatch(text) is not None
+
+
+def unstorable(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the place and the fault of each part of a JSON *value* that no database or other program takes.
+
+    NUL and lone surrogates have no place in PostgreSQL's text, NaN and infinities none in JSON (RFC 8259).
+    """
+    pending: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
+    while pending:
+        place, node = pending.pop()
+        if isinstance(node, float) and not math.isfinite(node):
+            yield place, "is no finite number"
+        elif isinstance(node, str) and (fault := _fault(node)):
+            yield place, fault
+        elif isinstance(node, dict):
+            for key, item in node.items():
+                if isinstance(key, str) and (fault := _fault(key)):
+                    yield place, f"has a name that {fault}"
+                pending.append(((*place, key), item))
+        elif isinstance(node, list | tuple):
+            pending.extend(((*place, index), item) for index, item in enumerate(node))
+
+
+def _fault(text: str) -> str | None:
+    if "\0" in text:
+        return "holds the character NUL"
+    return "holds half of a surrogate pair" if _SURROGATE.search(text) else None

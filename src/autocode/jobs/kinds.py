@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Final, Generic, Protocol, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
 
-from autocode.jobs.canonical import canonical_json, digest_of
+from autocode.jobs.canonical import canonical_json, digest_of, unstorable
 from autocode.jobs.errors import KindUnknown, PayloadInvalid
 from autocode.jobs.ledger.memo import MemoKey, Produced
 from autocode.jobs.retry import Backoff
@@ -347,19 +347,19 @@ class Kind(Generic[P]):
         """Return *payload* as its model.
 
         Raises:
-            PayloadInvalid: it doesn't fit; ``data['fields']`` has a pointer and a message for each field.
+            PayloadInvalid: it doesn't fit, or holds what can't be stored; ``data['fields']`` has a pointer
+                and a message for each field.
         """
+        faults = list(unstorable(dict(payload)))
         try:
-            return self.payload.model_validate(dict(payload))
+            if not faults:
+                return self.payload.model_validate(dict(payload))
         except ValidationError as error:
-            fields = [
-                {"pointer": _pointer(item["loc"]), "message": item["msg"]}
-                for item in error.errors(include_url=False, include_input=False)
-            ]
-            told = "; ".join(f"{item['pointer']}: {item['message']}" for item in fields)
-            raise PayloadInvalid(
-                f"The payload of kind {self.name!r} is off: {told}.", fields=fields
-            ) from error
+            found = error.errors(include_url=False, include_input=False)
+            faults = [(item["loc"], item["msg"]) for item in found]
+        fields = [{"pointer": _pointer(place), "message": fault} for place, fault in faults]
+        told = "; ".join(f"{item['pointer']}: {item['message']}" for item in fields)
+        raise PayloadInvalid(f"The payload of kind {self.name!r} is off: {told}.", fields=fields)
 
 
 def _pointer(path: tuple[int | str, ...]) -> str:

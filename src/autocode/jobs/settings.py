@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,13 +19,25 @@ import platformdirs
 
 from autocode.jobs.errors import DiskFull, HomeUnusable, UsageError
 
-__all__ = ["CANCEL_GRACE_SECONDS", "LEASE_SECONDS", "Home", "rename_durably", "sync_folder", "write_durably"]
+__all__ = [
+    "CANCEL_GRACE_SECONDS",
+    "ENOUGH_BYTES",
+    "LEASE_SECONDS",
+    "Home",
+    "has_room",
+    "rename_durably",
+    "sync_folder",
+    "write_durably",
+]
 
 LEASE_SECONDS: Final = 5.0
 """How long an attempt may go without a renewal before it counts as lost."""
 
 CANCEL_GRACE_SECONDS: Final = 5.0
 """How long an attempt whose job was called off has to end itself."""
+
+ENOUGH_BYTES: Final = 8_000_000
+"""With less room than this below the home no attempt begins."""
 
 _FORMAT: Final = 1
 """Version of the home's layout; a home with a higher number is refused."""
@@ -204,6 +217,15 @@ def rename_durably(new: Path, path: Path) -> None:
     _sync(new)
     new.replace(path)
     sync_folder(path.parent)
+
+
+def has_room(path: Path) -> bool:
+    """Say whether the file system of *path* has room for what a process must write before it can begin."""
+    try:
+        return shutil.disk_usage(path).free >= ENOUGH_BYTES
+    except OSError:
+        # what is wrong with it, whoever writes there is told
+        return True
 
 
 def sync_folder(folder: Path) -> None:

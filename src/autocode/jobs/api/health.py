@@ -22,7 +22,7 @@ from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.clock import parse_time, rfc3339
 from autocode.jobs.errors import JobsError
 from autocode.jobs.ledger import glances
-from autocode.jobs.settings import LEASE_SECONDS
+from autocode.jobs.settings import LEASE_SECONDS, has_room
 
 __all__ = ["router"]
 
@@ -44,7 +44,7 @@ async def livez() -> Response:
 
 @router.get("/readyz", response_model=None)
 async def readyz(service: Shared, calls: Calls) -> Response:
-    """Say what is known of ledger, Prefect, reconciler and worker.
+    """Say what is known of ledger, Prefect, reconciler, worker and disk.
 
     `200` with `ready`, or `degraded` where jobs are accepted and something else is missing; `503` with
     `unavailable` where the ledger is away.
@@ -55,6 +55,7 @@ async def readyz(service: Shared, calls: Calls) -> Response:
         "prefect": prefect,
         "reconciler": await _reconciler(service, calls) if ledger["status"] == "ok" else _unseen(),
         "worker": _worker(service, workers),
+        "disk": _disk(service),
     }
     words = {check["status"] for check in checks.values()}
     away = ledger["status"] != "ok"
@@ -66,6 +67,12 @@ async def readyz(service: Shared, calls: Calls) -> Response:
 
 def _check(word: Word, detail: str) -> Check:
     return {"status": word, "detail": detail}
+
+
+def _disk(service: Service) -> Check:
+    if has_room(service.system.home.path):
+        return _check("ok", "The data folder has room.")
+    return _check("missing", "The data folder has no room left: jobs are accepted, and wait until it has.")
 
 
 def _unseen() -> Check:

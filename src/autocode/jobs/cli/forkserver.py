@@ -37,8 +37,13 @@ _ORPHAN_SECONDS: Final = 120.0
 """How long parts may go on without their supervisor: longer than they grant themselves (``leash``)."""
 
 
-def main(descriptor: int) -> None:
-    """Serve the supervisor at the socket's other end until it is gone, and all parts with it."""
+def main(descriptor: int, *kept: int) -> None:
+    """Serve the supervisor at the socket's other end until it is gone, and all parts with it.
+
+    Args:
+        descriptor: the socket.
+        kept: open files that say that this process lives, and that no part is to hold.
+    """
     # what a terminal sends to everybody is for the supervisor, which ends the parts in order
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     call_oneself("forkserver")
@@ -51,11 +56,17 @@ def main(descriptor: int) -> None:
     for module in _PRELOADED:
         importlib.import_module(module)
     prewarm.freeze()
-    zygote.Zygote(socket.socket(fileno=descriptor), _live, orphan_seconds=_ORPHAN_SECONDS).serve()
+
+    def live(lifeline: socket.socket) -> int:
+        for each in kept:
+            os.close(each)
+        return _live(lifeline)
+
+    zygote.Zygote(socket.socket(fileno=descriptor), live, orphan_seconds=_ORPHAN_SECONDS).serve()
 
 
 def _live(lifeline: socket.socket) -> int:
-    """Be the part that the supervisor describes, in a line of JSON with the files of its streams, and more."""
+    """Be the part that the supervisor describes in a line of JSON, with open files for its streams."""
     described, files = _described(lifeline)
     if described is None:
         # the supervisor died before it said what to do
@@ -110,4 +121,4 @@ def _described(lifeline: socket.socket) -> tuple[dict[str, Any] | None, list[int
 
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
-        main(int(sys.argv[1]))
+        main(*map(int, sys.argv[1:]))

@@ -7,19 +7,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from autocode.jobs import configuration, crash
 from autocode.jobs.cli.screen import bytes_text
 from autocode.jobs.configuration import FILE_NAME, load
 from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.errors import DiskFull, LedgerUnavailable, ServerUnavailable
-from autocode.jobs.settings import Home
+from autocode.jobs.settings import ENOUGH_BYTES, Home
 
 __all__ = ["configured", "opened"]
-
-_ENOUGH: Final = 8_000_000
-"""Bytes with which both databases can begin; with less, a failure of theirs is put down to that."""
 
 
 def configured() -> Home:
@@ -61,6 +57,6 @@ def _full_disk_told(home: Path) -> Iterator[None]:
             free = shutil.disk_usage(home).free
         except OSError:
             raise error from None
-        if free >= _ENOUGH:
+        if free >= ENOUGH_BYTES:
             raise
         raise DiskFull(f"{home} has {bytes_text(free)} of room left. {error.detail}") from error

@@ -80,7 +80,7 @@ class _Service:
         )
         self._watch = LedgerWatch(home, login=self._screen.is_live)
         self._leash = Leash()
-        self._forks = ForkServer(environment(home, settings))
+        self._forks = ForkServer(environment(home, settings), custody)
         self._parts = assemble(home, settings, custody, self._leash, self._forks, worker=worker)
         self._supervisor = Supervisor(self._parts, requests, told=self._told, looked=self._looked)
         self._urls: dict[str, str | None] = {}

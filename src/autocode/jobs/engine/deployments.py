@@ -50,6 +50,8 @@ class Deployments:
         self._pool = pool
         self._pool_type = pool_type
         self._known: dict[str, UUID] = {}
+        self._pool_id: UUID | None = None
+        self._told: set[str] = set()
         self._lock = asyncio.Lock()
 
     async def of(self, kind: Kind[Any]) -> UUID:
@@ -75,11 +77,30 @@ class Deployments:
             try:
                 await self.of(kind)
             except KindUnknown as error:
-                logger.warning("%s", error)
+                if kind.name not in self._told:
+                    logger.warning("%s", error)
+                self._told.add(kind.name)
 
     def forget(self, kind: Kind[Any]) -> None:
         """Look again at the next call: Prefect answered that the deployment is gone."""
         self._known.pop(kind.name, None)
+
+    async def look_at_pool(self) -> None:
+        """Forget every deployment if the work pool is gone: whoever deleted it took it from all of them.
+
+        Raises:
+            httpx.HTTPError: Prefect doesn't answer as it should.
+        """
+        try:
+            pool = await self._client.read_work_pool(self._pool)
+        except ObjectNotFound:
+            self._known.clear()
+            self._pool_id = None
+            return
+        if self._pool_id not in {None, pool.id}:
+            # a worker has made another one since
+            self._known.clear()
+        self._pool_id = pool.id
 
     async def _ensure_pool(self) -> None:
         try:

@@ -62,7 +62,7 @@ def proven_alive(home: Home, holder: str | None) -> bool:
 
 def driven(home: Home) -> set[str]:
     """Return the jobs that living one-shot commands bring to their end: nobody else may submit them."""
-    found = {_drives(path) for path in _folder(home).glob("*") if locks.is_held(path)}
+    found = {_drives(path) for path in _files(home) if locks.is_held(path)}
     return found - {""}
 
 
@@ -81,7 +81,7 @@ def _path(home: Home, holder: str | None) -> Path | None:
 def sweep(home: Home, needed: Collection[str]) -> None:
     """Remove what dead holders left behind, but for those in *needed*, whose death is still to be told."""
     keep = {holder.rpartition(":")[2] for holder in needed}
-    for path in _folder(home).glob("*"):
+    for path in _files(home):
         if path.name in keep:
             continue
         # removed while it is locked: who holds it next finds that its file is gone, and makes another
@@ -98,6 +98,11 @@ def _locked_file(folder: Path) -> tuple[Path, int]:
             return path, descriptor
         # a sweep took it for a dead one's in the moment before it was locked
         os.close(descriptor)
+
+
+def _files(home: Home) -> list[Path]:
+    # whatever else somebody put there is nobody's lock
+    return [path for path in _folder(home).glob("*") if path.is_file()]
 
 
 def _folder(home: Home) -> Path:

@@ -64,7 +64,6 @@ class Lead:
         self._deployments = Deployments(client)
         self._submitter = Submitter(system, client, self._deployments)
         self._adopter = Adopter(system, client)
-        self._deployed = False
 
     def wake(self) -> None:
         """Look at the ledger at once: a fact was committed."""
@@ -103,10 +102,9 @@ class Lead:
         await self._submitter.submit_all()
 
     async def _deploy(self) -> None:
-        """Make what people may start in Prefect, once; no job waits for the deployments of other kinds."""
-        if not self._deployed:
-            await self._deployments.ensure_all()
-            self._deployed = True
+        """Make what people may start in Prefect; no job waits for the deployments of other kinds."""
+        await self._deployments.look_at_pool()
+        await self._deployments.ensure_all()
 
     async def _adopt(self) -> None:
         await self._adopter.adopt_all()

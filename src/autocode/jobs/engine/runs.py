@@ -20,7 +20,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from autocode.jobs.engine.deployments import POOL
+from autocode.jobs.engine.deployments import POOL, SERVICE
 from autocode.jobs.engine.rescue import SeenRun
 from autocode.jobs.projection import ENDED_STATES, Outcome, RunState
 
@@ -91,7 +91,7 @@ class PrefectRuns:
         return found
 
     async def _orphans(self, runs: Iterable[FlowRun]) -> set[UUID]:
-        """Return the deployments that runs which wait to be run have, and that are gone.
+        """Return the deployments of waiting runs that are gone, or lost their pool: no worker takes those.
 
         A run that hasn't waited long is left alone: it will be taken in a moment.
         """
@@ -108,7 +108,7 @@ class PrefectRuns:
         for some in _chunks(named):
             wanted = DeploymentFilter(id=DeploymentFilterId(any_=some))
             found = await self._client.read_deployments(deployment_filter=wanted, limit=_AT_ONCE)
-            missing -= {each.id for each in found}
+            missing -= {each.id for each in found if each.work_pool_name or each.name != SERVICE}
         return missing
 
 
@@ -128,7 +128,9 @@ def _seen(run: FlowRun, orphaned: bool) -> SeenRun:
     deployed = run.deployment_id is not None
     ours = run.work_pool_name in {None, POOL}
     if orphaned and run.state is not None and run.state.type.value in _WAITING:
-        return SeenRun(RunState("GONE", message="Its deployment was deleted."), deployed, ours)
+        return SeenRun(
+            RunState("GONE", message="Its deployment or its work pool was deleted."), deployed, ours
+        )
     if run.state is None:
         return SeenRun(RunState(), deployed, ours)
     state = RunState(run.state.type.value, run.state.name or "", run.state.message or "")

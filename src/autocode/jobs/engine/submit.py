@@ -26,6 +26,7 @@ from autocode.jobs.engine.loading import load_flow
 from autocode.jobs.engine.naming import adopted_name, run_name, run_tags
 from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.system import System
+from autocode.jobs.engine.trouble import Trouble
 from autocode.jobs.errors import KindUnknown, Transient
 from autocode.jobs.kinds import Kind
 from autocode.jobs.ledger import attempts, glances, jobs
@@ -104,6 +105,7 @@ class Submitter:
         self._client = client
         self._deployments = deployments
         self._unknown: set[str] = set()
+        self._trouble = Trouble(system.db.clock)
         self._epoch = ""
 
     async def submit_all(self) -> int:
@@ -118,6 +120,7 @@ class Submitter:
             LedgerUnavailable: the ledger's database can't be reached.
         """
         wanted = await asyncio.to_thread(attempts.wants_run, self._system.db)
+        wanted = [each for each in wanted if self._trouble.may_try((each[0], each[1]))]
         if wanted:
             # a ledger keeps it for as long as anybody has it open
             self._epoch = self._epoch or await asyncio.to_thread(glances.epoch, self._system.db)
@@ -127,7 +130,17 @@ class Submitter:
 
         async def one(job_id: str, n: int, due_at: datetime) -> bool:
             async with gate:
-                return await self._submit(job_id, n, due_at)
+                try:
+                    made = await self._submit(job_id, n, due_at)
+                except Exception as error:
+                    self._trouble.note((job_id, n))
+                    if self._trouble.is_its_own((job_id, n)):
+                        told = RunRefused(f"Prefect makes runs of others, and not this one: {error!r:.300}")
+                        await asyncio.to_thread(_refused, self._system, job_id, n, told)
+                        return False
+                    raise
+                self._trouble.worked((job_id, n))
+                return made
 
         done = await asyncio.gather(*(one(*each) for each in wanted), return_exceptions=True)
         errors = [each for each in done if isinstance(each, BaseException)]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from autocode.jobs.engine.worker.messages import Frame, Op, receive, send
+from autocode.jobs.service.custody import Custody
+from autocode.jobs.service.forked import Forked
 from autocode.jobs.service.running import Running
 
 __all__ = ["ForkServer"]
@@ -26,9 +26,6 @@ _FORK_SECONDS: Final = 5.0
 """How long a fork may take before the process counts as hung, and is killed."""
 
 _IMPORT_SECONDS: Final = 60.0
-
-_REPORT_SECONDS: Final = 5.0
-"""How long the end of a part may go untold before the process counts as hung: it may have been stopped."""
 
 _TRIES: Final = 2
 """So many processes that don't get ready, and parts are started without one."""
@@ -41,33 +38,39 @@ class ForkServer:
 
     Only one thread may use it.
 
+    Needs a system with process handles (Linux 5.3); elsewhere it is never usable.
+
     Args:
         environ: the environment of its process; each part has its own.
+        custody: where its process is found when this one is gone.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], custody: Custody | None = None) -> None:
         self._environ = dict(environ)
+        self._custody = custody
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._began = 0.0
         self._ready = False
         self._failures = 0
         self._numbers = 0
-        self._parts: dict[int, _Forked] = {}
-        # a process that forks on behalf of others needs a system that tells who holds a lock
-        self._usable = sys.platform == "linux"
+        self._parts: dict[int, Forked] = {}
+        self._usable = hasattr(os, "pidfd_open")
 
     def start(self) -> None:
         """Start its process if there is none, without waiting for it."""
         if self._control is not None or not self._usable:
             return
         ours, its = socket.socketpair()
-        with its:
+        with ExitStack() as stack:
+            kept = [stack.enter_context(its).fileno()]
+            if self._custody is not None:
+                kept.append(stack.enter_context(self._custody.lock("forkserver")))
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "autocode.jobs.cli.forkserver", str(its.fileno())],
+                [sys.executable, "-m", "autocode.jobs.cli.forkserver", *map(str, kept)],
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
+                pass_fds=kept,
                 start_new_session=True,
             )
         ours.setblocking(False)
@@ -112,7 +115,7 @@ class ForkServer:
         assert self._control is not None
         ours, its = socket.socketpair()
         self._numbers += 1
-        part = self._parts[self._numbers] = _Forked(self, self._numbers)
+        part = self._parts[self._numbers] = Forked(self._numbers, self.look, self._give_up)
         about = {
             "argv": list(argv),
             "environ": dict(environ),
@@ -144,14 +147,8 @@ class ForkServer:
                 return
             self._hear(received[0])
 
-    def signal(self, number: int, wanted: int, *, alone: bool) -> None:
-        """Let a part's parent send it, or its group, a signal: no other process can have got the id."""
-        if self._control is not None and number in self._parts:
-            with contextlib.suppress(OSError):
-                send(self._control, Frame(Op.SIGNAL_ALONE if alone else Op.SIGNAL, number, value=wanted))
-
-    def give_up(self) -> None:
-        """Take its process for hung: kill it, and all that it forked."""
+    def _give_up(self) -> None:
+        """Take the process for hung."""
         _log.warning("the process that parts are forked from doesn't tell how they end, and is replaced")
         self._hang_up()
 
@@ -160,9 +157,9 @@ class ForkServer:
         self._usable = False
         self._hang_up()
 
-    def _wait_for(self, part: _Forked) -> None:
+    def _wait_for(self, part: Forked) -> None:
         deadline = time.monotonic() + _FORK_SECONDS
-        while part.pid == 0 and part.status is None:
+        while not part.is_known:
             left = deadline - time.monotonic()
             if left <= 0 or self._control is None:
                 raise OSError("no answer")
@@ -177,10 +174,10 @@ class ForkServer:
         if part is None:
             return
         if frame.op is Op.STARTED:
-            part.pid = frame.pid
+            part.started(frame.pid)
         elif frame.op is Op.EXITED:
-            part.status = frame.value
             del self._parts[frame.number]
+            part.told(frame.value)
 
     def _hang_up(self) -> None:
         """Let go of a process that died or hangs, and end what it forked: nobody would tell how that ends."""
@@ -197,47 +194,6 @@ class ForkServer:
         process.kill()
         control.close()
         process.wait()
-        for part in self._parts.values():
+        parts, self._parts = self._parts, {}
+        for part in parts.values():
             part.orphaned()
-        self._parts.clear()
-
-
-@dataclass(eq=False, slots=True)
-class _Forked:
-    """A part's process, which is the child of another."""
-
-    server: ForkServer
-    number: int
-    pid: int = 0
-    status: int | None = None
-    dead_since: float | None = None
-
-    def ended(self) -> int | None:
-        self.server.look()
-        if self.status is None and not _lives(self.pid):
-            now = time.monotonic()
-            self.dead_since = self.dead_since or now
-            if now - self.dead_since > _REPORT_SECONDS:
-                self.server.give_up()
-        return self.status
-
-    def terminate(self) -> None:
-        self.server.signal(self.number, signal.SIGTERM, alone=True)
-
-    def kill(self) -> None:
-        self.server.signal(self.number, signal.SIGKILL, alone=False)
-
-    def orphaned(self) -> None:
-        """End the process, whose parent is gone; a moment ago it lived."""
-        if self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-        self.status = -signal.SIGKILL
-
-
-def _lives(pid: int) -> bool:
-    """Say whether a process lives; one that only waits for its parent to reap it doesn't."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

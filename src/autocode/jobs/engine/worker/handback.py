@@ -6,10 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelled, Crashed
 
 from autocode.jobs.engine.messages import failed_message
@@ -105,8 +103,7 @@ def end_crashed(system: Callable[[], System], run: FlowRun, message: str) -> str
 def tell_prefect(run: FlowRun, *, ours: bool) -> None:
     """Give the run a final state, unless it has one. Never raises; what can't be told, reconcile tells."""
     state: Any = Cancelled(message=HANDED_BACK) if ours else Crashed(message=WORKER_STOPPED)
-    unheard = suppress(httpx.HTTPError, ObjectNotFound, PrefectException, OSError)
-    with unheard, get_client(sync_client=True) as client:
+    with suppress(Exception), get_client(sync_client=True) as client:
         now = client.read_flow_run(run.id).state
         if now is None or not now.is_final():
             client.set_flow_run_state(run.id, state)

@@ -38,9 +38,6 @@ class Op(IntEnum):
     STARTED = 3
     EXITED = 4
     SIGNAL = 5
-    """To the child and its process group."""
-    SIGNAL_ALONE = 6
-    """To the child alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from autocode.jobs.engine.worker.messages import Order
 from autocode.jobs.engine.worker.related import read_seldom
 from autocode.jobs.engine.worker.starter import RunnerContext, Starter, execute, first_told, hooks
 from autocode.jobs.engine.worker.watch import Watch
-from autocode.jobs.settings import Home
+from autocode.jobs.settings import Home, has_room
 
 __all__ = ["JobsWorker", "JobsWorkerResult"]
 
@@ -102,6 +102,7 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         self._released = asyncio.Event()
         self._polled = 0.0
         self._draining = False
+        self._roomy = True
         self.stopping = False
         """Whether it was told to stop."""
         self._began = registry.started_at(os.getpid()) or ""
@@ -198,11 +199,23 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         return JobsWorkerResult(status_code=ended.status_code or 0, identifier=str(ended.handle.pid))
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """Take what is due, as far as there are slots."""
-        if self._draining or self._work_pool is None or self.limiter.available_tokens < 1:
+        """Take what is due, as far as there are slots and room on the disk.
+
+        What is taken without room would end before its attempt begins, and use up its budget.
+        """
+        busy = self._draining or self._work_pool is None or self.limiter.available_tokens < 1
+        if busy or not self._has_room():
             self._last_polled_time = datetime.now(UTC)
             return []
         return await super().get_and_submit_flow_runs()
+
+    def _has_room(self) -> bool:
+        room = has_room(self._home.path)
+        if room is not self._roomy:
+            told = "has room again" if room else "has no room left: runs wait until it has"
+            self._logger.warning("%s %s", self._home.path, told)
+            self._roomy = room
+        return room
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         """Return what is due now, and set the alarm for what comes due next."""

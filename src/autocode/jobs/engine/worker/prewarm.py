@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import prefect.context
 from prefect import Flow
 from prefect.client import orchestration
 from prefect.client.orchestration import get_client
@@ -80,8 +81,9 @@ def prewarm() -> None:
     Raises:
         UnexpectedError: something started a thread; a fork would then be unsafe.
     """
-    # the environment may be another than when Prefect was imported
-    SettingsContext(profile=get_settings_context().profile, settings=Settings()).__enter__()
+    # the environment may be another than when Prefect was imported; for all threads, which a context isn't
+    renewed = SettingsContext(profile=get_settings_context().profile, settings=Settings())
+    vars(prefect.context)["GLOBAL_SETTINGS_CONTEXT"] = renewed
     # the one logger of Prefect's that isn't named after it (prefect/_internal/concurrency/services.py)
     logging.getLogger("EventsWorker").setLevel(os.environ.get("PREFECT_LOGGING_LEVEL", "WARNING"))
     _share_certificates()

@@ -94,8 +94,8 @@ class Zygote:
     def _obey(self, frame: Frame, files: list[int]) -> None:
         if frame.op is Op.SPAWN:
             self._spawn(frame.number, files[0])
-        elif frame.op in {Op.SIGNAL, Op.SIGNAL_ALONE}:
-            self._signal(frame.number, frame.value, alone=frame.op is Op.SIGNAL_ALONE)
+        elif frame.op is Op.SIGNAL:
+            self._signal(frame.number, frame.value)
 
     def _spawn(self, number: int, lifeline: int) -> None:
         pid = os.fork()
@@ -118,14 +118,13 @@ class Zygote:
         finally:
             os._exit(status)
 
-    def _signal(self, number: int, wanted: int, *, alone: bool) -> None:
+    def _signal(self, number: int, wanted: int) -> None:
         for pid, known in self._numbers.items():
             if known == number:
                 with suppress(ProcessLookupError):
                     os.kill(pid, wanted)
-                if not alone:
-                    with suppress(ProcessLookupError):
-                        os.killpg(pid, wanted)
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, wanted)
 
     def _reap_all(self) -> None:
         with suppress(BlockingIOError):
