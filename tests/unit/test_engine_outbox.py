@@ -227,7 +227,7 @@ def test_a_job_that_prefect_never_takes_holds_up_no_other(
 
     async def picky(deployment: UUID, **options: Any) -> Any:
         nonlocal failures
-        if options["idempotency_key"].endswith(":a:1"):
+        if ":a:" in options["idempotency_key"]:
             failures += 1
             raise TimeoutError
         return await create(deployment, **options)
@@ -249,7 +249,7 @@ def test_a_job_that_prefect_never_takes_holds_up_no_other(
 
     assert len(prefect.created) == 12
     assert first.outcome == "failed"
-    assert failures < 12
+    assert failures > 4
 
 
 @pytest.mark.parametrize("status", [422, 413, 400])
