@@ -102,6 +102,8 @@ def _work(home: Home, values: Configuration, work: _Work, ahead: str) -> int:
 
     configure_client(home)
     from autocode.jobs.engine.connection import prefect_address  # noqa: PLC0415 - as above
+    from autocode.jobs.engine.databases import serving  # noqa: PLC0415 - as above
+    from autocode.jobs.engine.serving import remember  # noqa: PLC0415 - as above
     from autocode.jobs.engine.system import open_system  # noqa: PLC0415 - as above
     from autocode.jobs.plugins import load_kinds  # noqa: PLC0415 - as above: their modules may import Prefect
 
@@ -109,7 +111,11 @@ def _work(home: Home, values: Configuration, work: _Work, ahead: str) -> int:
     # it takes seconds, and so does the start of the Prefect server, which is waited for below
     importlib.import_module(ahead)
     with (
+        serving(home) as choice,
         open_system(home) as system,
         prefect_address(home, url=values.prefect_api_url, auth=values.prefect_auth) as address,
     ):
+        if choice.kind == "url":
+            # not before it answered: a wrong address is nothing to remember
+            remember(home, choice.url)
         return work(system, address, values)
