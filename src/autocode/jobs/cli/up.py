@@ -76,7 +76,7 @@ class _Service:
     ) -> None:
         self._home = home
         self._screen = HealthScreen(
-            Screen(json_mode=json),
+            Screen(json_mode=json, lasting=True),
             home.path,
             home.logs,
             counts=lambda: self._watch.counts,

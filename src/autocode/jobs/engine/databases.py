@@ -17,7 +17,7 @@ from autocode.jobs.engine.serving import Served, held, memory, remembered, serve
 from autocode.jobs.errors import HomeUnusable, UsageError
 from autocode.jobs.ledger.database import Database, sqlite_url
 from autocode.jobs.settings import Home, write_durably
-from autocode.jobs.urls import masked
+from autocode.jobs.urls import masked, plain_url
 
 __all__ = [
     "VARIABLE",
@@ -121,7 +121,7 @@ def serving(home: Home) -> Iterator[Choice]:
 def shown(home: Home, choice: Choice) -> str:
     """Name the database of *choice* to people, without its password."""
     if choice.kind == "url":
-        return masked(choice.url.replace("+psycopg", "", 1))
+        return masked(plain_url(choice.url))
     return f"the PostgreSQL of {home.path}" if choice.kind == "embedded" else str(home.ledger)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from autocode.jobs import locks
 from autocode.jobs.errors import HomeUnusable
 from autocode.jobs.settings import Home, write_durably
-from autocode.jobs.urls import masked
+from autocode.jobs.urls import masked, plain_url
 
 __all__ = ["Served", "held", "memory", "remember", "remembered", "served"]
 
@@ -78,7 +78,7 @@ def held(home: Home, url: str | None) -> Iterator[None]:
 
 def remember(home: Home, url: str) -> None:
     """Note durably, without its password, that the ledger of *home* was at *url*. Idempotent, atomic."""
-    text = masked(url.replace("+psycopg", "", 1))
+    text = masked(plain_url(url))
     if remembered(home) != text:
         write_durably(memory(home), json.dumps({"database": text}).encode())
 
