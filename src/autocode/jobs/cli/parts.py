@@ -51,7 +51,9 @@ def reconcile(flags: Flags) -> int:
 
     def run(system: System, address: Address, _values: Configuration) -> int:
         from autocode.jobs.engine import daemon  # noqa: PLC0415 - after Prefect's settings are set
+        from autocode.jobs.engine.connection import check_access  # noqa: PLC0415 - as above
 
+        check_access(address)
         return daemon.run(system, address)
 
     return _run("reconcile", flags, run, ahead="autocode.jobs.engine.daemon")
@@ -62,7 +64,9 @@ def worker(flags: Flags, *, name: str | None) -> int:
 
     def run(system: System, address: Address, values: Configuration) -> int:
         from autocode.jobs.engine import worker as work  # noqa: PLC0415 - after Prefect's settings are set
+        from autocode.jobs.engine.connection import check_access  # noqa: PLC0415 - as above
 
+        check_access(address)
         return work.run(
             system,
             address,

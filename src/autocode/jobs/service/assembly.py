@@ -13,7 +13,8 @@ import psycopg
 
 from autocode.jobs import locks
 from autocode.jobs.configuration import Loaded
-from autocode.jobs.engine.server import private_server, server_log
+from autocode.jobs.engine.connection import check_access
+from autocode.jobs.engine.server import Address, private_server, server_log
 from autocode.jobs.engine.system import use_embedded
 from autocode.jobs.errors import LedgerUnavailable, ServerUnavailable
 from autocode.jobs.ledger.words import sentence
@@ -52,7 +53,10 @@ def assemble(
     """
     values = settings.values
     environ = environment(home, settings)
-    parts: list[Part] = [_postgres(home, values.database_url), _prefect(home, values.prefect_api_url)]
+    parts: list[Part] = [
+        _postgres(home, values.database_url),
+        _prefect(home, values.prefect_api_url, values.prefect_auth),
+    ]
     for name, stop_seconds in (
         ("api", _STOP_SECONDS),
         ("reconcile", _STOP_SECONDS),
@@ -125,9 +129,9 @@ def _ask_postgres(url: str) -> None:
         ) from error
 
 
-def _prefect(home: Home, url: str | None) -> Part:
+def _prefect(home: Home, url: str | None, auth: str | None) -> Part:
     if url is not None:
-        return RemotePart("prefect", masked(url), lambda: _ask_prefect(url))
+        return RemotePart("prefect", masked(url), lambda: _ask_prefect(url, auth))
 
     @contextmanager
     def block() -> Iterator[str | None]:
@@ -146,7 +150,7 @@ def _prefect(home: Home, url: str | None) -> Part:
     )
 
 
-def _ask_prefect(url: str) -> None:
+def _ask_prefect(url: str, auth: str | None) -> None:
     try:
         answer = httpx.get(f"{url}/health", timeout=5.0)
     except httpx.HTTPError as error:
@@ -157,3 +161,4 @@ def _ask_prefect(url: str) -> None:
         raise ServerUnavailable(
             f"{masked(url)} answers with status {answer.status_code}.", hint=_OTHER_PREFECT
         )
+    check_access(Address(url, auth or "", pid=0))
