@@ -162,3 +162,27 @@ def test_a_damaged_note_is_told(home: Home, text: str) -> None:
 
     with pytest.raises(HomeUnusable, match=r"served\.json"):
         chosen(home, {})
+
+
+def test_up_starts_no_ledger_of_its_own_beside_parts_that_have_another(
+    home: Home, service: ExitStack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where parts run alone on a database by URL, ``up`` without it is refused and names it."""
+    status = command.run(["up", "--port", "0"])
+
+    told = capsys.readouterr().err
+    assert status == command.USAGE
+    assert "postgresql://ada:***@db.example/jobs" in told
+    assert "--database-url" in told
+    assert not (home.path / "database.json").exists()
+
+
+def test_up_starts_no_second_ledger_either(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """A home that was served from a database by URL isn't served from another until somebody says so."""
+    serving.remember(home, HERS)
+
+    status = command.run(["up", "--port", "0"])
+
+    assert status == command.USAGE
+    assert "was last in postgresql://ada:***@db.example/jobs" in capsys.readouterr().err
+    assert not (home.path / "database.json").exists()

@@ -50,9 +50,9 @@ def up(flags: Mapping[str, object], *, worker: bool, logs: bool, json: bool) -> 
     with heard_requests() as requests, only_supervisor(home) as custody:
         _check_listening(settings.values)
         os.environ.update(settings.environ())
-        _log_to_file(home, settings)
         with serving(home) as choice:
             _check_parts(home, settings, choice)
+            _log_to_file(home, settings)
             service = _Service(home, settings, custody, requests, worker=worker, logs=logs, json=json)
             in_order = service.run()
     if requests.count > 1:
