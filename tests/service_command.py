@@ -90,6 +90,40 @@ class Service:
             told=lambda: self.shown + self.told(),
         )
 
+    def start_unread(self) -> None:
+        """Start it, read its first line and no more, and wait until its API answers."""
+        process = self._process = subprocess.Popen(
+            [_PROGRAM, "up", "--port", "0", *self._arguments],
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdout is not None
+        self.shown = process.stdout.readline()
+        process.stdout.close()
+        self._reader = None
+        until(
+            lambda: process.poll() is not None or bool(self.recorded().get("url")),
+            within=_READY_SECONDS,
+            told=self.told,
+        )
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what the service says of itself to other commands of its home."""
+        try:
+            found: dict[str, Any] = json.loads((self.home / "run" / "up.json").read_text("utf-8"))
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def stop(self) -> None:
+        """End it in order if it runs."""
+        if self._process is not None and self._process.poll() is None:
+            self.signal(signal.SIGTERM)
+            self.end()
+
     def ensure(self) -> None:
         """Start it unless it runs."""
         if self._process is None or self._process.poll() is not None:
@@ -127,9 +161,9 @@ class Service:
     def end(self) -> int:
         """Wait until the supervisor has ended; return its exit status."""
         assert self._process is not None
-        assert self._reader is not None
         status = self._process.wait(60)
-        self._reader.join(10)
+        if self._reader is not None:
+            self._reader.join(10)
         if self._process.stdout is not None:
             self._process.stdout.close()
         return status
@@ -150,9 +184,7 @@ class Service:
 
     def close(self) -> None:
         """Leave nothing running, whatever the test did."""
-        if self._process is not None and self._process.poll() is None:
-            self.signal(signal.SIGTERM)
-            self.end()
+        self.stop()
         until(lambda: not self.processes(), within=60, told=lambda: str(self.processes()))
 
     def told(self) -> str:

@@ -59,6 +59,7 @@ def test_a_second_up_is_refused_and_touches_nothing(service: Service) -> None:
 
     assert second.returncode == 1
     assert f"already runs at {service.url()}, as process {service.pid}." in second.stderr
+    assert f"kill -TERM {service.pid}\n" in second.stderr
     assert files(service.home) == before
 
 
@@ -141,3 +142,15 @@ def test_sigterm_stops_everything_in_order(service: Service) -> None:
     assert status == 0, said
     assert re.findall(r" (\w+) is stopped", said) == list(reversed(PARTS))
     until(lambda: not service.processes(), within=20, told=lambda: str(service.processes()))
+
+
+def test_the_service_goes_on_when_nobody_reads_its_screen(service: Service) -> None:
+    """As in ``up | head -1``: it gets ready, its log says that it is not seen, and it stops in order."""
+    service.stop()
+
+    service.start_unread()
+
+    assert httpx.get(f"{service.recorded()['url']}/livez", timeout=10).status_code == 200
+    service.signal(signal.SIGTERM)
+    assert service.end() == 0
+    assert "nobody can read what is shown" in (service.home / "logs" / "up.log").read_text("utf-8")

@@ -7,16 +7,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from autocode.jobs import locks
+from autocode.jobs import configuration, locks
+from autocode.jobs.cli.health_screen import describe
 from autocode.jobs.errors import ServerUnavailable
+from autocode.jobs.service.assembly import assemble
+from autocode.jobs.service.custody import Custody
+from autocode.jobs.service.forkserver import ForkServer
 from autocode.jobs.service.health import Part, State
 from autocode.jobs.service.held_part import Held, HeldPart
+from autocode.jobs.service.leash import Leash
 from autocode.jobs.service.remote_part import RemotePart
+from autocode.jobs.settings import Home
 from service_world import SOURCES, until
 
 KEPT = """
@@ -136,17 +142,17 @@ def test_a_block_that_can_not_be_entered_is_told_and_tried_again(keeper: Keeper)
     part = held(keeper)
 
     until(reaches(part, State.FAILING))
-    told = part.health().detail
+    told = part.health()
     until(reaches(part, State.READY))
 
-    assert told == ("It can't be started today.",)
-    assert part.health().detail == ()
+    assert (told.detail, told.hint) == (("It can't be started today.",), ServerUnavailable.default_hint)
+    assert (part.health().detail, part.health().hint) == ((), "")
     part.stop()
     until(reaches(part, State.STOPPED))
 
 
 def test_what_another_command_needs_is_left_running(keeper: Keeper) -> None:
-    """With another client the part stops without its process, and kill() spares it, too."""
+    """With another client the part stops without its process, names it, and kill() spares it, too."""
     part = held(keeper)
     until(reaches(part, State.READY))
 
@@ -156,6 +162,7 @@ def test_what_another_command_needs_is_left_running(keeper: Keeper) -> None:
         part.kill()
         assert keeper.process is not None
         assert keeper.process.poll() is None
+        assert part.health().pid == keeper.process.pid
 
     assert keeper.process.wait(10) == 0
 
@@ -171,9 +178,27 @@ def test_a_remote_part_is_as_its_last_answer() -> None:
     part = RemotePart("prefect", "http://prefect.example/api", ask, pause=0.05)
 
     until(reaches(part, State.FAILING))
-    told = part.health().detail
+    told = part.health()
     until(reaches(part, State.READY))
     part.stop()
 
-    assert told == ("Nobody answers.",)
+    assert (told.detail, told.hint) == (("Nobody answers.",), ServerUnavailable.default_hint)
     assert (part.health().state, part.health().pid) == (State.STOPPED, None)
+
+
+def test_a_database_that_is_down_is_told_in_one_line_with_what_to_do(tmp_path: Path) -> None:
+    """What libpq says in several lines has no line break and no password, and a hint of its own."""
+    home = Home(tmp_path / "home")
+    settings = configuration.load(
+        home, flags={"database_url": "postgresql://ada:s3cret@127.0.0.1:1/jobs"}, environ={}
+    )
+    with closing(Leash()) as leash, closing(ForkServer({})) as forks:
+        part = assemble(home, settings, Custody(tmp_path), leash, forks, worker=False)[0]
+        until(reaches(part, State.FAILING))
+        told = describe(part.health())
+        part.stop()
+
+    assert told.isprintable()
+    assert "postgresql://ada:***@127.0.0.1:1/jobs doesn't answer: " in told
+    assert ", next: Start that server" in told
+    assert "s3cret" not in told

@@ -18,6 +18,7 @@ from autocode.jobs.api import health
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.errors import LedgerUnavailable
 from autocode.jobs.ledger import queries, schema
+from autocode.jobs.ledger.access import Role
 from autocode.jobs.ledger.database import Database
 from ledger_world import in_threads
 
@@ -44,14 +45,14 @@ def silent(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Even
         answering.set()
 
 
-def lead(api: Api, term: int, renewals: int) -> None:
+def lead(api: Api, term: int, renewals: int, holder: str = "here:1") -> None:
     """Let a reconciler have renewed its lead."""
     table = schema.leaders
     with api.db.write() as tx:
         tx.execute(sa.delete(table))
         tx.execute(
             sa.insert(table).values(
-                role="reconcile", holder="here:1", term=term, renewals=renewals, since=api.db.clock.now()
+                role="reconcile", holder=holder, term=term, renewals=renewals, since=api.db.clock.now()
             )
         )
 
@@ -98,6 +99,41 @@ def test_a_leader_is_judged_by_its_counter(api: Api, monkeypatch: pytest.MonkeyP
     words.append(check(api, "reconciler"))
 
     assert words == ["unknown", "ok", "missing", "ok"]
+
+
+def test_who_leads_is_told_to_those_with_a_token_alone(api: Api) -> None:
+    """Host, process and id of a leader are nobody's business without a token; that one leads is."""
+    told = []
+    for renewals in (1, 2):
+        lead(api, 1, renewals, holder="db-host:4711:c0ffee")
+        told += [
+            api.get("/readyz", token=token).json()["checks"]["reconciler"]["detail"]
+            for token in (None, "wrong", Role.ADMIN)
+        ]
+
+    assert told[0].startswith("A reconciler was the last to lead; ")
+    assert {told[1], told[3], told[4]} == {"A reconciler leads (term 1)."}
+    assert {told[2], told[5]} == {"db-host:4711:c0ffee leads (term 1)."}
+
+
+def test_a_lead_that_was_given_up_names_nobody(api: Api) -> None:
+    """After the leader ended in order nobody leads, and the words say so instead of an empty name."""
+    lead(api, 1, 1, holder="")
+
+    found = api.get("/readyz", token=None).json()["checks"]["reconciler"]
+
+    assert found == {"status": "missing", "detail": "No reconciler leads: the last one ended in order."}
+
+
+def test_processes_of_this_machine_are_named_to_those_with_a_token_alone(api: Api) -> None:
+    """The names of locks hold process ids."""
+    with locks.owned(api.home.run / "worker-4711.lock", within=1):
+        told = [api.get("/readyz", token=token).json()["checks"]["worker"] for token in (None, Role.ADMIN)]
+
+    assert told == [
+        {"status": "ok", "detail": "Running on this machine."},
+        {"status": "ok", "detail": "Running on this machine: worker-4711."},
+    ]
 
 
 def test_a_worker_of_this_home_is_known_by_its_lock(api: Api) -> None:

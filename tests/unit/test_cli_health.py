@@ -51,6 +51,21 @@ def test_a_part_that_fails_says_why_and_where_to_look() -> None:
     assert "http" not in told
 
 
+def test_a_part_that_stays_for_another_command_is_not_called_stopped() -> None:
+    """The line says that the process stays, which one it is, and why."""
+    told = describe(replace(READY, name="postgres", state=State.STOPPED))
+
+    assert told == "stays (process 7): another command needs it, and it ends after that one"
+    assert describe(replace(READY, state=State.STOPPED, pid=None)).startswith("stopped")
+
+
+def test_what_to_do_is_told_at_the_end() -> None:
+    """A part with a hint has it as the last words of its line."""
+    told = describe(replace(FAILING, hint="Start that server."))
+
+    assert told.endswith("log: api.log, next: Start that server.")
+
+
 def test_without_a_terminal_each_change_is_a_line_without_escapes(capsys: pytest.CaptureFixture[str]) -> None:
     """What a part said can't move the cursor of who reads it; readiness is told once."""
     shown = screen(json_mode=False)
@@ -100,5 +115,6 @@ def test_json_has_a_line_for_each_change_and_one_for_readiness(capsys: pytest.Ca
         "url": "http://127.0.0.1:4280",
         "log": None,
         "detail": [],
+        "hint": None,
     }
     assert events[2]["urls"] == {"api": "http://127.0.0.1:4280"}

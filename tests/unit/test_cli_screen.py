@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 
 import pytest
 
@@ -54,6 +56,26 @@ def test_an_irregular_plural_is_given() -> None:
 def test_nothing_that_a_terminal_obeys_gets_through(text: str, expected: str) -> None:
     """Control characters, escapes, lone surrogates and direction marks are spelt out."""
     assert visible(text) == expected
+
+
+@pytest.mark.parametrize("json_mode", [False, True])
+def test_a_screen_that_lasts_goes_on_when_its_reader_has_gone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, json_mode: bool
+) -> None:
+    """What can't be shown any more is lost, once that is logged for each stream; nothing is raised."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stdout, os.fdopen(os.dup(writer), "w") as stderr:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        screen = Screen(json_mode=json_mode, lasting=True)
+        os.close(reader)
+
+        for _ in range(3):
+            screen.emit({"event": "health"})
+            screen.say("api ready")
+            screen.err.print("login")
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
 
 
 def test_a_time_that_never_was_is_a_hyphen() -> None:

@@ -343,7 +343,7 @@ class ServiceRunning(JobsError):
 
     type = "service-running"
     title = "The service already runs"
-    default_hint = "Use the one that runs, or stop it: kill -TERM and the process named above."
+    default_hint = "Use the one that runs, or stop it: kill -TERM PID, with the process named above."
 
 
 class UsageError(JobsError):

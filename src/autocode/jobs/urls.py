@@ -7,7 +7,7 @@ import re
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["http_url", "listening_host", "masked", "prefect_url", "sqlalchemy_url"]
+__all__ = ["http_url", "listening_host", "masked", "plain_url", "prefect_url", "sqlalchemy_url"]
 
 _DRIVER: Final = "postgresql+psycopg"
 _SCHEMES: Final = frozenset({"postgres", "postgresql", _DRIVER})
@@ -24,6 +24,11 @@ def sqlalchemy_url(text: str) -> str:
     if scheme not in _SCHEMES or not separator or not _split(text).path.strip("/"):
         raise ValueError("no URL of a PostgreSQL database")
     return f"{_DRIVER}://{rest}"
+
+
+def plain_url(url: str) -> str:
+    """Return a database's URL as people write it: without the driver that :func:`sqlalchemy_url` puts in."""
+    return url.replace(_DRIVER, "postgresql", 1)
 
 
 def http_url(text: str) -> str:

@@ -12,16 +12,18 @@ from typing import Any, Final, Literal
 
 import httpx
 from fastapi import APIRouter
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from autocode.jobs import locks
+from autocode.jobs.api.access import token_of
 from autocode.jobs.api.problems import RETRY_SECONDS, JsonResponse, discreet
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.clock import parse_time, rfc3339
 from autocode.jobs.errors import JobsError
-from autocode.jobs.ledger import glances
+from autocode.jobs.ledger import access, glances
 from autocode.jobs.settings import LEASE_SECONDS, has_room
 
 __all__ = ["router"]
@@ -43,18 +45,21 @@ async def livez() -> Response:
 
 
 @router.get("/readyz", response_model=None)
-async def readyz(service: Shared, calls: Calls) -> Response:
+async def readyz(connection: HTTPConnection, service: Shared, calls: Calls) -> Response:
     """Say what is known of ledger, Prefect, reconciler, worker and disk.
 
     `200` with `ready`, or `degraded` where jobs are accepted and something else is missing; `503` with
-    `unavailable` where the ledger is away.
+    `unavailable` where the ledger is away. Hosts and processes are named to callers with a token alone.
     """
+    named = await _is_known(connection, service, calls)
     ledger, (prefect, workers) = await asyncio.gather(_ledger(service, calls), _prefect(service.settings))
     checks = {
         "ledger": ledger,
         "prefect": prefect,
-        "reconciler": await _reconciler(service, calls) if ledger["status"] == "ok" else _unseen(),
-        "worker": _worker(service, workers),
+        "reconciler": await _reconciler(service, calls, named=named)
+        if ledger["status"] == "ok"
+        else _unseen(),
+        "worker": _worker(service, workers, named=named),
         "disk": _disk(service),
     }
     words = {check["status"] for check in checks.values()}
@@ -63,6 +68,15 @@ async def readyz(service: Shared, calls: Calls) -> Response:
     body = {"status": status, "checks": checks, "as_of": rfc3339(service.db.clock.now())}
     headers = {"Retry-After": str(RETRY_SECONDS)} if away else {}
     return JsonResponse(body, status_code=503 if away else 200, headers=headers)
+
+
+async def _is_known(connection: HTTPConnection, service: Service, calls: RequestCalls) -> bool:
+    """Say whether the caller has a token that works; everybody else is answered too, and told less."""
+    try:
+        token = token_of(connection, service)
+        return token is not None and bool(await calls(access.verify, service.db, token))
+    except JobsError:
+        return False
 
 
 def _check(word: Word, detail: str) -> Check:
@@ -87,7 +101,7 @@ async def _ledger(service: Service, calls: RequestCalls) -> Check:
     return _check("ok", f"The database answers ({service.db.dialect}).")
 
 
-async def _reconciler(service: Service, calls: RequestCalls) -> Check:
+async def _reconciler(service: Service, calls: RequestCalls, *, named: bool) -> Check:
     """Judge the leading reconciler by its counter: it lives if the counter moves while we look."""
     try:
         found = await calls(glances.leaders, service.db)
@@ -97,30 +111,38 @@ async def _reconciler(service: Service, calls: RequestCalls) -> Check:
     for role, holder, term, renewals in found:
         if role != "reconcile":
             continue
+        if not holder:
+            return _alive_here(service, "reconcile", named=named) or _check(
+                "missing", "No reconciler leads: the last one ended in order."
+            )
+        who = holder if named else "A reconciler"
         seen, since = service.heard.get(role, ((-1, -1), now))
         if seen == (-1, -1) or seen != (term, renewals):
             service.heard[role] = ((term, renewals), now)
         if seen == (-1, -1):
-            return _alive_here(service, "reconcile") or _check(
+            return _alive_here(service, "reconcile", named=named) or _check(
                 "unknown",
-                f"{holder} was the last to lead; ask again in a few seconds to learn if it still does.",
+                f"{who} was the last to lead; ask again in a few seconds to learn if it still does.",
             )
         if seen != (term, renewals) or now - since <= LEASE_SECONDS:
-            return _check("ok", f"{holder} leads (term {term}).")
-        return _check("missing", f"{holder} has not renewed its lead for {now - since:.0f} s.")
-    return _alive_here(service, "reconcile") or _check("missing", "No reconciler has ever led here.")
+            return _check("ok", f"{who} leads (term {term}).")
+        return _check("missing", f"{who} has not renewed its lead for {now - since:.0f} s.")
+    return _alive_here(service, "reconcile", named=named) or _check(
+        "missing", "No reconciler has ever led here."
+    )
 
 
-def _alive_here(service: Service, part: str) -> Check | None:
+def _alive_here(service: Service, part: str, *, named: bool) -> Check | None:
     """Return what the locks of the home prove: that a process of this part lives on this machine."""
     names = [
         path.stem for path in sorted(service.system.home.run.glob(f"{part}*.lock")) if locks.is_held(path)
     ]
-    return _check("ok", f"Running on this machine: {', '.join(names)}.") if names else None
+    told = f": {', '.join(names)}" if named else ""
+    return _check("ok", f"Running on this machine{told}.") if names else None
 
 
-def _worker(service: Service, workers: list[dict[str, Any]] | None) -> Check:
-    here = _alive_here(service, "worker")
+def _worker(service: Service, workers: list[dict[str, Any]] | None, *, named: bool) -> Check:
+    here = _alive_here(service, "worker", named=named)
     if here is not None:
         return here
     if workers is None:
@@ -134,7 +156,8 @@ def _worker(service: Service, workers: list[dict[str, Any]] | None) -> Check:
         if (parse_time(each.get("last_heartbeat_time")) or datetime.min.replace(tzinfo=UTC)) > oldest
     ]
     if online:
-        return _check("ok", f"Prefect heard from {', '.join(sorted(online))} within {_ONLINE.seconds} s.")
+        who = ", ".join(sorted(online)) if named else "a worker"
+        return _check("ok", f"Prefect heard from {who} within {_ONLINE.seconds} s.")
     pool = service.settings.work_pool
     return _check("missing", f"Prefect knows of no worker of the pool {pool!r} that is online.")
 
@@ -155,6 +178,10 @@ async def _prefect(settings: Settings) -> tuple[Check, list[dict[str, Any]] | No
             found = await client.post(f"/work_pools/{settings.work_pool}/workers/filter", json={})
     except httpx.HTTPError as error:
         return _check("unavailable", f"Prefect doesn't answer as it should ({type(error).__name__})."), None
+    if found.status_code in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
+        return _check(
+            "unavailable", "Prefect doesn't let this process in: is PREFECT_API_AUTH_STRING set?"
+        ), None
     health = _check("ok", "Prefect's API answers.")
     if found.status_code == httpx.codes.NOT_FOUND:
         return health, []

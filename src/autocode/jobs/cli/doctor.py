@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import shlex
 import shutil
 import sqlite3
 import sys
@@ -20,11 +21,17 @@ from autocode.jobs import configuration
 from autocode.jobs._version import __version__
 from autocode.jobs.cli.screen import Screen, bytes_text, plural, visible
 from autocode.jobs.cli.sources import usual_places
+from autocode.jobs.engine.announce import lives
+from autocode.jobs.engine.databases import chosen, shown
 from autocode.jobs.engine.flows import flows_folder
+from autocode.jobs.engine.server import server_log
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.errors import JobsError
 from autocode.jobs.ledger import audit, queries
+from autocode.jobs.postgres.orphans import orphans
+from autocode.jobs.service.single import running
 from autocode.jobs.settings import Home
+from autocode.jobs.urls import masked
 
 __all__ = ["doctor"]
 
@@ -42,7 +49,7 @@ class _Finding:
 def doctor(*, json: bool) -> int:
     """Print what was found, with what to do about it; return 1 if something is wrong."""
     screen = Screen(json_mode=json)
-    findings = [*_installation(), *_home(), *_places()]
+    findings = [*_installation(), *_home(), *_service(), *_places(), *_orphans()]
     for finding in findings:
         mark, style = _MARKS[finding.state]
         screen.say(Text(f"{mark}  ", style=style).append(visible(finding.what), style="default"))
@@ -81,6 +88,7 @@ def _home() -> Iterator[_Finding]:
     home = Home.from_environment()
     try:
         os.environ.update(configuration.load(home).environ())
+        database = shown(home, chosen(home))
         with open_system(home) as system:
             count = len(queries.list_jobs(system.db, limit=1000))
             broken = audit.broken_link(system.db)
@@ -88,6 +96,7 @@ def _home() -> Iterator[_Finding]:
         yield _Finding("fail", error.detail, error.hint)
         return
     yield _Finding("ok", f"data folder {home.path}: {plural(count, 'job')}")
+    yield _Finding("ok", f"the ledger is in {database}")
     if broken is not None:
         yield _Finding(
             "fail", f"The audit log was altered at entry {broken}.", "Keep a copy and ask who had access."
@@ -99,6 +108,47 @@ def _home() -> Iterator[_Finding]:
         )
     else:
         yield _Finding("ok", f"{bytes_text(free)} free")
+
+
+def _service() -> Iterator[_Finding]:
+    home = Home.from_environment()
+    if url := os.environ.get("AUTOCODE_URL"):
+        yield _Finding("ok", f"commands go to the service at {masked(url)}, as AUTOCODE_URL says")
+    supervisor = running(home)
+    if supervisor is not None:
+        yield _Finding("ok", f"a service runs on this data folder, as process {supervisor.pid}")
+        yield from _addresses(supervisor.url, supervisor.prefect_url, home)
+        return
+    parts = [part for part in ("api", "reconcile", "worker") if lives(home, part)]
+    if parts:
+        yield _Finding("ok", f"parts of a service run on this data folder: {', '.join(parts)}")
+    else:
+        yield _Finding("ok", "no service runs on this data folder (autocode-jobs up starts one)")
+
+
+def _addresses(api: str | None, prefect: str | None, home: Home) -> Iterator[_Finding]:
+    if api is None:
+        yield _Finding(
+            "warn", "its API doesn't answer yet", f"Wait for it, or look at {home.logs / 'api.log'}."
+        )
+    else:
+        yield _Finding("ok", f"its API is at {api} (autocode-jobs login prints a link for a browser)")
+    if prefect is None:
+        yield _Finding(
+            "warn", "its Prefect server doesn't answer yet", f"Wait for it, or look at {server_log(home)}."
+        )
+    else:
+        yield _Finding("ok", f"its Prefect UI is at {prefect.removesuffix('/api')}")
+
+
+def _orphans() -> Iterator[_Finding]:
+    for each in orphans(Home.from_environment()):
+        yield _Finding(
+            "warn",
+            f"{each.folder} has the PostgreSQL data of {each.home}, which isn't there any more or has others",
+            "If that data folder was neither moved nor is on a disk that is away: "
+            f"rm -r {shlex.quote(str(each.folder))}",
+        )
 
 
 def _places() -> Iterator[_Finding]:

@@ -131,6 +131,8 @@ class HealthScreen:
 def describe(health: Health) -> str:
     """Return in a line how a part is."""
     since = local_time(rfc3339(health.since))[11:]
+    if health.state is State.STOPPED and health.pid is not None:
+        return f"stays (process {health.pid}): another command needs it, and it ends after that one"
     words = {
         State.WAITING: "waits for the others",
         State.READY: f"ready in {health.ready_seconds or 0:.1f} s",
@@ -146,6 +148,8 @@ def describe(health: Health) -> str:
         told.append(" / ".join(health.detail))
         if health.log is not None and health.state is State.FAILING:
             told.append(f"log: {health.log}")
+        if health.hint:
+            told.append(f"next: {health.hint}")
     return ", ".join(told)
 
 

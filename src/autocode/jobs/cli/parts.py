@@ -51,7 +51,9 @@ def reconcile(flags: Flags) -> int:
 
     def run(system: System, address: Address, _values: Configuration) -> int:
         from autocode.jobs.engine import daemon  # noqa: PLC0415 - after Prefect's settings are set
+        from autocode.jobs.engine.connection import check_access  # noqa: PLC0415 - as above
 
+        check_access(address)
         return daemon.run(system, address)
 
     return _run("reconcile", flags, run, ahead="autocode.jobs.engine.daemon")
@@ -62,7 +64,9 @@ def worker(flags: Flags, *, name: str | None) -> int:
 
     def run(system: System, address: Address, values: Configuration) -> int:
         from autocode.jobs.engine import worker as work  # noqa: PLC0415 - after Prefect's settings are set
+        from autocode.jobs.engine.connection import check_access  # noqa: PLC0415 - as above
 
+        check_access(address)
         return work.run(
             system,
             address,
@@ -102,6 +106,8 @@ def _work(home: Home, values: Configuration, work: _Work, ahead: str) -> int:
 
     configure_client(home)
     from autocode.jobs.engine.connection import prefect_address  # noqa: PLC0415 - as above
+    from autocode.jobs.engine.databases import serving  # noqa: PLC0415 - as above
+    from autocode.jobs.engine.serving import remember  # noqa: PLC0415 - as above
     from autocode.jobs.engine.system import open_system  # noqa: PLC0415 - as above
     from autocode.jobs.plugins import load_kinds  # noqa: PLC0415 - as above: their modules may import Prefect
 
@@ -109,7 +115,11 @@ def _work(home: Home, values: Configuration, work: _Work, ahead: str) -> int:
     # it takes seconds, and so does the start of the Prefect server, which is waited for below
     importlib.import_module(ahead)
     with (
+        serving(home) as choice,
         open_system(home) as system,
         prefect_address(home, url=values.prefect_api_url, auth=values.prefect_auth) as address,
     ):
+        if choice.kind == "url":
+            # not before it answered: a wrong address is nothing to remember
+            remember(home, choice.url)
         return work(system, address, values)

@@ -11,6 +11,7 @@ from pathlib import Path
 from autocode.jobs import configuration, crash
 from autocode.jobs.cli.screen import bytes_text
 from autocode.jobs.configuration import FILE_NAME, load
+from autocode.jobs.engine.databases import VARIABLE, chosen
 from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.errors import DiskFull, LedgerUnavailable, ServerUnavailable
 from autocode.jobs.settings import ENOUGH_BYTES, Home
@@ -37,12 +38,17 @@ def opened() -> Iterator[System]:
     Raises:
         HomeUnusable: the home can't be written, or a newer version wrote it.
         DiskFull: there is no room.
-        UsageError: ``AUTOCODE_CRASH`` names no crash point, or a setting is wrong; nothing was written.
+        UsageError: ``AUTOCODE_CRASH`` names no crash point, a setting is wrong, or ``AUTOCODE_DATABASE_URL``
+            doesn't name the database that the home's service has, or had; nothing was written.
     """
     home = Home.from_environment()
     # what the file says counts for everything that asks the environment alone
     os.environ.update(configuration.load(home).environ())
     crash.arm(os.environ.get("AUTOCODE_CRASH"), tokens=home.run / "crash")
+    choice = chosen(home)
+    if choice.kind == "url":
+        # processes of this command go on with it, also when the service that named it has stopped meanwhile
+        os.environ[VARIABLE] = choice.url
     with _full_disk_told(home.path), open_system(home) as system:
         yield system
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import textwrap
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from autocode.jobs.resource import Job
 
 __all__ = ["Screen", "bytes_text", "local_time", "plural", "visible"]
+
+_log = logging.getLogger(__name__)
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _LABEL: Final = 9
@@ -41,6 +44,50 @@ class _Err(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
+class _Lasting:
+    """A stream whose reader may go away, or whose disk may be full: what can't be written then is lost.
+
+    Args:
+        stream: stdout or stderr of this process.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:
+        """Of the stream."""
+        return self._stream.encoding
+
+    def isatty(self) -> bool:
+        """Say whether somebody looks at a terminal."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Return the stream's descriptor."""
+        return self._stream.fileno()
+
+    def write(self, text: str, /) -> int:
+        """Write, if that is possible."""
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            self._let_go(error)
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, if that is possible."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._let_go(error)
+
+    def _let_go(self, error: OSError) -> None:
+        # what is still in the buffer goes there as well, else it would be tried again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        _log.warning("nobody can read what is shown any more (%s); it goes on unseen", error.strerror)
+
+
 class Screen:
     """Two consoles that respect ``NO_COLOR``, ``TERM=dumb`` and an output that is no terminal.
 
@@ -49,16 +96,21 @@ class Screen:
 
     Args:
         json_mode: stdout is for machine-readable lines; people's text goes to stderr.
+        lasting: go on in silence once nothing more can be written, instead of raising that.
     """
 
-    def __init__(self, *, json_mode: bool = False) -> None:
+    def __init__(self, *, json_mode: bool = False, lasting: bool = False) -> None:
         self.json_mode = json_mode
+        self._stdout = cast("TextIO", _Lasting(sys.stdout)) if lasting else None
+        stderr = cast("TextIO", _Lasting(sys.stderr)) if lasting else None
         # rich takes NO_COLOR by its letter and leaves bold and dim; who sets it wants plain text
         colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-        self.err: Console = _Err(stderr=True, highlight=False, soft_wrap=True, color_system=colors)
+        self.err: Console = _Err(
+            file=stderr, stderr=True, highlight=False, soft_wrap=True, color_system=colors
+        )
         self.out: Console = self.err
         if not json_mode:
-            self.out = _Out(highlight=False, soft_wrap=True, color_system=colors)
+            self.out = _Out(file=self._stdout, highlight=False, soft_wrap=True, color_system=colors)
 
     @property
     def live(self) -> bool:
@@ -100,8 +152,9 @@ class Screen:
     def emit(self, value: Mapping[str, Any] | Job) -> None:
         """Print *value* as one line of JSON on stdout."""
         data = dict(value) if isinstance(value, Mapping) else value.to_json()
-        sys.stdout.write(json.dumps(data, ensure_ascii=True) + "\n")
-        sys.stdout.flush()
+        stdout = self._stdout or sys.stdout
+        stdout.write(json.dumps(data, ensure_ascii=True) + "\n")
+        stdout.flush()
 
     def fail(self, detail: str, hint: str) -> None:
         """Print an error: what happened, and what to do next."""

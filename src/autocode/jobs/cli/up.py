@@ -17,6 +17,7 @@ from autocode.jobs.cli.health_screen import HealthScreen
 from autocode.jobs.cli.main import DONE, FAILED, INTERRUPTED
 from autocode.jobs.cli.screen import Screen
 from autocode.jobs.configuration import Configuration, Loaded
+from autocode.jobs.engine.databases import Choice, serving, shown
 from autocode.jobs.errors import UsageError
 from autocode.jobs.service.assembly import assemble, environment
 from autocode.jobs.service.custody import Custody
@@ -40,7 +41,8 @@ def up(flags: Mapping[str, object], *, worker: bool, logs: bool, json: bool) -> 
 
     Raises:
         ServiceRunning: it already runs; nothing was changed.
-        UsageError: a setting is wrong, or the port is taken; nothing was changed.
+        UsageError: a setting is wrong, the port is taken, or the ledger is in another database than the
+            settings say; nothing was changed.
         HomeUnusable: the data folder can't be used.
     """
     home = Home.from_environment()
@@ -48,9 +50,11 @@ def up(flags: Mapping[str, object], *, worker: bool, logs: bool, json: bool) -> 
     with heard_requests() as requests, only_supervisor(home) as custody:
         _check_listening(settings.values)
         os.environ.update(settings.environ())
-        _log_to_file(home, settings)
-        service = _Service(home, settings, custody, requests, worker=worker, logs=logs, json=json)
-        in_order = service.run()
+        with serving(home) as choice:
+            _check_parts(home, settings, choice)
+            _log_to_file(home, settings)
+            service = _Service(home, settings, custody, requests, worker=worker, logs=logs, json=json)
+            in_order = service.run()
     if requests.count > 1:
         return INTERRUPTED
     return DONE if in_order else FAILED
@@ -72,7 +76,7 @@ class _Service:
     ) -> None:
         self._home = home
         self._screen = HealthScreen(
-            Screen(json_mode=json),
+            Screen(json_mode=json, lasting=True),
             home.path,
             home.logs,
             counts=lambda: self._watch.counts,
@@ -146,6 +150,19 @@ def _check_listening(settings: Configuration) -> None:
             f"The API can't listen at {host}, port {port}: {error.strerror or error}.",
             hint="Choose another with --port; 0 takes any that is free.",
         ) from error
+
+
+def _check_parts(home: Home, settings: Loaded, choice: Choice) -> None:
+    """Refuse to start a PostgreSQL of the home's own where parts that run alone use somebody else's.
+
+    Raises:
+        UsageError: they do.
+    """
+    if choice.kind == "url" and settings.values.database_url is None:
+        raise UsageError(
+            f"Parts of a service run on {home.path} already, with the ledger in {shown(home, choice)}.",
+            hint="Name that database with --database-url, or end these parts first.",
+        )
 
 
 def _log_to_file(home: Home, settings: Loaded) -> None:

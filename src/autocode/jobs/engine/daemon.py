@@ -142,6 +142,9 @@ class _Daemon:
                 self._set_term(loop, term)
                 if not ready:
                     self._ready()
+                    logger.info(
+                        "ready, %s", "standing by: another process leads" if term is None else "leading"
+                    )
                 ready = True
             if self._ending.wait(RENEW_SECONDS):
                 break

@@ -5,21 +5,41 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import sqlalchemy as sa
 
+from autocode.jobs import locks
+from autocode.jobs.engine.serving import Served, held, memory, remembered, served
 from autocode.jobs.errors import HomeUnusable, UsageError
 from autocode.jobs.ledger.database import Database, sqlite_url
 from autocode.jobs.settings import Home, write_durably
+from autocode.jobs.urls import masked, plain_url
 
-__all__ = ["VARIABLE", "Choice", "chosen", "ledger_lock", "moved_ledger", "note_embedded", "opened"]
+__all__ = [
+    "VARIABLE",
+    "Choice",
+    "chosen",
+    "ledger_lock",
+    "moved_ledger",
+    "note_embedded",
+    "opened",
+    "own",
+    "serving",
+    "shown",
+]
 
 VARIABLE: Final = "AUTOCODE_DATABASE_URL"
 """Names a PostgreSQL of somebody else's that holds the ledger; whatever the home says."""
+
+_SERVING_SECONDS: Final = 10.0
+"""How long another part of the service may take to say which ledger it uses."""
+
+_PORT: Final = 5432
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +51,39 @@ class Choice:
 
 
 def chosen(home: Home, environ: Mapping[str, str] = os.environ) -> Choice:
-    """Return where the ledger of *home* is: as :data:`VARIABLE` says, else the home, else in its file.
+    """Return where the ledger of *home* is.
+
+    While a service runs on the home, that is where the service has it. Else it is where :data:`VARIABLE`
+    says, else where the home says, else in its file.
 
     Raises:
-        UsageError: the variable names no PostgreSQL.
+        UsageError: the variable names no PostgreSQL, or another than the running service uses; or it names
+            none, and the ledger was in one of somebody else's.
         HomeUnusable: what the home says can't be read.
     """
-    named = environ.get(VARIABLE)
-    if named:
-        return Choice("url", _driven(named))
+    variable = environ.get(VARIABLE)
+    named = _driven(variable) if variable else None
+    service = served(home)
+    if service is not None:
+        return _as_served(home, service, named)
+    if named is not None:
+        return Choice("url", named)
+    last = remembered(home)
+    if last is not None:
+        raise UsageError(
+            f"The ledger of {home.path} was last in {last}, and {VARIABLE} doesn't name it now.",
+            hint=f"Set {VARIABLE} to it, or database_url in {home.path / 'config.toml'}; "
+            f"or remove {memory(home)} to use a ledger of the data folder's own.",
+        )
+    return own(home)
+
+
+def own(home: Home) -> Choice:
+    """Return where the ledger is by the word of the home alone: in its own PostgreSQL, or in its file.
+
+    Raises:
+        HomeUnusable: what the home says can't be read.
+    """
     file = _pointer(home)
     try:
         kind = json.loads(file.read_text("utf-8"))["kind"]
@@ -56,6 +100,29 @@ def chosen(home: Home, environ: Mapping[str, str] = os.environ) -> Choice:
             hint="Upgrade autocode-jobs, or point AUTOCODE_HOME at another folder.",
         )
     return Choice(kind)
+
+
+@contextmanager
+def serving(home: Home) -> Iterator[Choice]:
+    """Be a process of the home's service within the block: other commands use the ledger that this one uses.
+
+    Raises:
+        UsageError: see :func:`chosen`.
+        HomeUnusable: see :func:`chosen`.
+    """
+    with ExitStack() as stack:
+        # so that of two that start at once with different databases one is refused
+        with locks.exclusive(home.run / "serving.lock", within=_SERVING_SECONDS):
+            choice = chosen(home)
+            stack.enter_context(held(home, choice.url or None))
+        yield choice
+
+
+def shown(home: Home, choice: Choice) -> str:
+    """Name the database of *choice* to people, without its password."""
+    if choice.kind == "url":
+        return masked(plain_url(choice.url))
+    return f"the PostgreSQL of {home.path}" if choice.kind == "embedded" else str(home.ledger)
 
 
 @contextmanager
@@ -99,6 +166,30 @@ def _closed(db: Database) -> Iterator[Database]:
         yield db
     finally:
         db.close()
+
+
+def _as_served(home: Home, service: Served, named: str | None) -> Choice:
+    """Return the service's choice, by the account that *named* has for the very same database."""
+    if named is None:
+        return own(home) if service.url is None else Choice("url", service.url)
+    if service.url is not None and _place(service.url) == _place(named):
+        return Choice("url", named)
+    its = own(home) if service.url is None else Choice("url", service.url)
+    told = "a ledger of the data folder's own" if service.url is None else shown(home, its)
+    raise UsageError(
+        f"The service of {home.path} (process {service.pid}) has its ledger in {told}, "
+        f"and {VARIABLE} names {shown(home, Choice('url', named))}.",
+        hint=f"Unset {VARIABLE} (or database_url in {home.path / 'config.toml'}) to use the service's; "
+        "or stop the service and start it with the other one.",
+    )
+
+
+def _place(url: str) -> tuple[str, int, str | None]:
+    """Return what tells a database from all others: host, port and name."""
+    parts = sa.make_url(url)
+    host, port = (parts.query.get(name) for name in ("host", "port"))
+    host = str(parts.host or host or "localhost").lower()
+    return "localhost" if host in _LOOPBACK else host, int(parts.port or str(port or _PORT)), parts.database
 
 
 def _pointer(home: Home) -> Path:

@@ -14,6 +14,7 @@ from prefect.client.orchestration import PrefectClient
 
 from autocode.jobs.engine import holder
 from autocode.jobs.engine.adopt import Adopter
+from autocode.jobs.engine.connection import PASSWORD_HINT, REFUSALS
 from autocode.jobs.engine.deployments import Deployments
 from autocode.jobs.engine.reconcile import Reconciler
 from autocode.jobs.engine.rescue import Rescue
@@ -146,6 +147,9 @@ async def _tried(work: Callable[[], Awaitable[None]]) -> str:
         await work()
     except LeadershipLost:
         raise
+    except httpx.HTTPStatusError as error:
+        hint = f" {PASSWORD_HINT}" if error.response.status_code in REFUSALS else ""
+        return f"{type(error).__name__}: {error}{hint}"
     except (httpx.HTTPError, TimeoutError, JobsError) as error:
         return f"{type(error).__name__}: {error}"
     except Exception as error:

@@ -50,7 +50,7 @@ def use_embedded(
         DiskFull: there is no room. Nothing was moved.
     """
     home.prepare()
-    if databases.chosen(home, {}).kind == "embedded" and not home.ledger.exists():
+    if databases.own(home).kind == "embedded" and not home.ledger.exists():
         return False
     lock = ledger_lock(home)
     try:
@@ -65,7 +65,7 @@ def use_embedded(
 
 
 def _move(home: Home) -> None:
-    if databases.chosen(home, {}).kind != "embedded":
+    if databases.own(home).kind != "embedded":
         if _has_ledger(home):
             with (
                 databases.opened(home, Choice("sqlite")) as old,

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from autocode.jobs.engine.databases import chosen
 from autocode.jobs.errors import LedgerUnavailable
+from autocode.jobs.ledger.words import sentence
 from autocode.jobs.postgres.place import PREFECT_DATABASE, url_of
 from autocode.jobs.settings import Home, write_durably
 
@@ -57,7 +58,7 @@ def server_environment(home: Home) -> dict[str, str]:
                 _write_note(home, connection)
             current = _schema(connection) == _noted(home)
     except psycopg.OperationalError as error:
-        raise LedgerUnavailable(f"The home's PostgreSQL did not answer: {error}.") from error
+        raise LedgerUnavailable(f"The home's PostgreSQL did not answer: {sentence(error)}") from error
     url = url_of(home, PREFECT_DATABASE, driver="asyncpg")
     assert url is not None
     return {
@@ -75,7 +76,7 @@ def _beside_ledger(url: str) -> dict[str, str]:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     except psycopg.Error as error:
         raise LedgerUnavailable(
-            f"Prefect's schema can't be made in the database that AUTOCODE_DATABASE_URL names: {error}.",
+            f"Prefect's schema can't be made where AUTOCODE_DATABASE_URL says: {sentence(error)}",
             hint="Let its user create schemas there, or name a Prefect server of your own: PREFECT_API_URL.",
         ) from error
     # asyncpg has another name for it than libpq

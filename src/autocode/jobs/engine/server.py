@@ -26,7 +26,7 @@ import httpx
 from autocode.jobs import locks
 from autocode.jobs.engine import prefect_schema
 from autocode.jobs.engine.environment import child_environment, note_schema, on_postgresql
-from autocode.jobs.errors import ServerUnavailable
+from autocode.jobs.errors import JobsError, ServerUnavailable
 from autocode.jobs.settings import Home
 
 __all__ = ["Address", "private_server", "server_log"]
@@ -194,7 +194,7 @@ def _guarded(home: Home) -> Iterator[None]:
             if locks.is_held(home.run / "server.lock"):
                 continue
             # what can't be started is told by whoever needs an answer; the next look tries again
-            with contextlib.suppress(ServerUnavailable, TimeoutError, OSError):
+            with contextlib.suppress(JobsError, TimeoutError, OSError):
                 _ensure(home, lambda: None)
 
     guard = threading.Thread(target=watch, name="server guard", daemon=True)

@@ -14,6 +14,7 @@ from autocode.jobs import locks
 from autocode.jobs.engine import databases
 from autocode.jobs.engine.databases import Choice, ledger_lock
 from autocode.jobs.engine.move import use_embedded
+from autocode.jobs.engine.serving import remember
 from autocode.jobs.errors import HomeUnusable, LedgerUnavailable
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.settings import Home
@@ -41,13 +42,14 @@ def open_system(home: Home) -> Iterator[System]:
     """Prepare *home*, open its ledger and store, and close them when the block ends. Idempotent.
 
     The ledger is where :func:`databases.chosen` says; it can't be moved within the block. The home's own
-    PostgreSQL is started if nobody has, and kept alive.
+    PostgreSQL is started if nobody has, and kept alive. A home that has no ledger of its own remembers the
+    database of somebody else's that holds it, so that no later command begins a second one.
 
     Raises:
         HomeUnusable: the home can't be written, or a newer version wrote it.
         LedgerUnavailable: the ledger's database doesn't answer.
         DiskFull: there is no room.
-        UsageError: ``AUTOCODE_DATABASE_URL`` names no PostgreSQL.
+        UsageError: ``AUTOCODE_DATABASE_URL`` names no PostgreSQL, or not the one that it has to.
     """
     home.prepare()
     with ExitStack() as stack:
@@ -67,6 +69,8 @@ def open_system(home: Home) -> Iterator[System]:
         if choice.kind != "sqlite":
             _same_database(home, db, choice, store)
         db.migrate()
+        if choice.kind == "url" and not _has_own(home):
+            remember(home, choice.url)
         yield System(home, db, store)
 
 
@@ -84,6 +88,10 @@ def _held(path: Path) -> tuple[System, ExitStack]:
     # the stack is kept: what isn't reachable any more is closed
     stack = ExitStack()
     return stack.enter_context(open_system(Home(path))), stack
+
+
+def _has_own(home: Home) -> bool:
+    return home.ledger.exists() or databases.own(home).kind == "embedded"
 
 
 def _same_file(home: Home, store: ObjectStore) -> None:

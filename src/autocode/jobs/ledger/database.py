@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from autocode.jobs.clock import Clock, SystemClock
 from autocode.jobs.errors import DiskFull, HomeUnusable, JobsError, LedgerUnavailable
 from autocode.jobs.ledger import schema
+from autocode.jobs.ledger.words import sentence
 
 __all__ = ["SCHEMA_REVISION", "Database", "insert_missing", "new_epoch", "schema_revision", "sqlite_url"]
 
@@ -241,14 +242,14 @@ def _translate(error: DBAPIError) -> JobsError | None:
     if "disk is full" in text or "No space left" in text or getattr(error.orig, "errno", 0) == errno.ENOSPC:
         return DiskFull("The ledger could not be written: the disk is full.")
     if "readonly database" in text or "unable to open database" in text:
-        return HomeUnusable(f"The ledger can't be opened for writing: {text}.")
+        return HomeUnusable(f"The ledger can't be opened for writing: {sentence(text)}")
     if "malformed" in text or "not a database" in text:
         return HomeUnusable(
-            f"The ledger's file is damaged: {text}.",
+            f"The ledger's file is damaged: {sentence(text)}",
             hint="Move the file away or restore a backup; the store's objects are not affected.",
         )
     if "locked" in text or error.connection_invalidated or isinstance(error, sa.exc.OperationalError):
-        return LedgerUnavailable(f"The ledger's database did not answer: {text}.")
+        return LedgerUnavailable(f"The ledger's database did not answer: {sentence(text)}")
     return None
 
 

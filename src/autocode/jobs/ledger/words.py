@@ -1,4 +1,7 @@
-"""Text that people give, checked before a database sees it: the two databases refuse different things."""
+"""Text on its way to a database or from it: what people give, checked, and what a driver says, to be shown.
+
+The two databases refuse different things.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,19 @@ from typing import Final
 
 from autocode.jobs.errors import UsageError
 
-__all__ = ["LONGEST_REASON", "required", "storable"]
+__all__ = ["LONGEST_REASON", "required", "sentence", "storable"]
 
 LONGEST_REASON: Final = 2_000
 """Characters that a reason may have."""
+
+
+def sentence(said: object) -> str:
+    """Return what a driver said as one line with one mark at its end: libpq breaks lines, and may ask.
+
+    Empty where it said nothing.
+    """
+    text = " ".join(str(said).split())
+    return f"{text}." if text and text[-1] not in ".?!" else text
 
 
 def storable(text: str, what: str) -> str:

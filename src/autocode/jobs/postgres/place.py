@@ -25,7 +25,16 @@ from autocode.jobs.postgres.cluster import SOCKET_PATH_LIMIT, Cluster, connectio
 from autocode.jobs.postgres.processes import signalled_with_parent
 from autocode.jobs.settings import Home, sync_folder, write_durably
 
-__all__ = ["DATABASE", "PREFECT_DATABASE", "Place", "cluster_of", "server_log", "url_of"]
+__all__ = [
+    "DATABASE",
+    "PREFECT_DATABASE",
+    "Place",
+    "base_folder",
+    "cluster_of",
+    "folder_of",
+    "server_log",
+    "url_of",
+]
 
 DATABASE: Final = "autocode"
 """The ledger's database."""
@@ -69,6 +78,22 @@ class Place:
     def socket_in(self, home: Home) -> Path:
         """Return the folder of the socket."""
         return Path(self.socket) if self.socket is not None else self.folder_in(home)
+
+
+def base_folder() -> Path:
+    """Return the folder below which the data of root's new homes go."""
+    named = os.environ.get("AUTOCODE_POSTGRES_FOLDER")
+    return Path(named).expanduser().absolute() if named else _BASE
+
+
+def folder_of(home: Home) -> Path | None:
+    """Return the folder of the home's data and programs, or ``None`` before the first start.
+
+    Raises:
+        LedgerUnavailable: the note in the home is damaged.
+    """
+    place = _noted(home)
+    return None if place is None else place.folder_in(home)
 
 
 def server_log(home: Home) -> Path:
@@ -145,8 +170,7 @@ def _new_place(home: Home, account: Account) -> Place:
     name = f"autocode-{secrets.token_hex(6)}"
     if not account.drop or can_reach(home.path, account):
         return Place(name)
-    named = os.environ.get("AUTOCODE_POSTGRES_FOLDER")
-    base = Path(named).expanduser().absolute() if named else _BASE
+    base = base_folder()
     try:
         base.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:

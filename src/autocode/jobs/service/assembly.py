@@ -13,9 +13,11 @@ import psycopg
 
 from autocode.jobs import locks
 from autocode.jobs.configuration import Loaded
-from autocode.jobs.engine.server import private_server, server_log
+from autocode.jobs.engine.connection import check_access
+from autocode.jobs.engine.server import Address, private_server, server_log
 from autocode.jobs.engine.system import use_embedded
 from autocode.jobs.errors import LedgerUnavailable, ServerUnavailable
+from autocode.jobs.ledger.words import sentence
 from autocode.jobs.postgres import client as postgres
 from autocode.jobs.postgres.place import server_log as postgres_log
 from autocode.jobs.service.custody import Custody
@@ -27,11 +29,13 @@ from autocode.jobs.service.log_files import PartLog
 from autocode.jobs.service.process_part import COMMAND, Announcement, ProcessPart, Spec
 from autocode.jobs.service.remote_part import RemotePart
 from autocode.jobs.settings import Home
-from autocode.jobs.urls import masked
+from autocode.jobs.urls import masked, plain_url
 
 __all__ = ["announced", "assemble", "environment"]
 
 _STOP_SECONDS: Final = 10.0
+
+_OTHER_PREFECT: Final = "Start that server, or stop this service and name another with --prefect-api-url."
 
 
 def assemble(
@@ -49,7 +53,10 @@ def assemble(
     """
     values = settings.values
     environ = environment(home, settings)
-    parts: list[Part] = [_postgres(home, values.database_url), _prefect(home, values.prefect_api_url)]
+    parts: list[Part] = [
+        _postgres(home, values.database_url),
+        _prefect(home, values.prefect_api_url, values.prefect_auth),
+    ]
     for name, stop_seconds in (
         ("api", _STOP_SECONDS),
         ("reconcile", _STOP_SECONDS),
@@ -92,7 +99,7 @@ def announced(home: Home, part: str) -> Callable[[int], Announcement | None]:
 
 def _postgres(home: Home, url: str | None) -> Part:
     if url is not None:
-        return RemotePart("postgres", masked(url), lambda: _ask_postgres(url))
+        return RemotePart("postgres", masked(plain_url(url)), lambda: _ask_postgres(url))
 
     @contextmanager
     def block() -> Iterator[str | None]:
@@ -113,15 +120,18 @@ def _postgres(home: Home, url: str | None) -> Part:
 
 def _ask_postgres(url: str) -> None:
     try:
-        psycopg.connect(url.replace("+psycopg", "", 1), connect_timeout=3).close()
+        psycopg.connect(plain_url(url), connect_timeout=3).close()
     except psycopg.Error as error:
         # what libpq says names host and user, and never the password
-        raise LedgerUnavailable(f"{masked(url)} doesn't answer: {str(error).strip()}") from error
+        raise LedgerUnavailable(
+            f"{masked(plain_url(url))} doesn't answer: {sentence(error)}",
+            hint="Start that server, or stop this service and name another with --database-url.",
+        ) from error
 
 
-def _prefect(home: Home, url: str | None) -> Part:
+def _prefect(home: Home, url: str | None, auth: str | None) -> Part:
     if url is not None:
-        return RemotePart("prefect", masked(url), lambda: _ask_prefect(url))
+        return RemotePart("prefect", masked(url), lambda: _ask_prefect(url, auth))
 
     @contextmanager
     def block() -> Iterator[str | None]:
@@ -140,10 +150,15 @@ def _prefect(home: Home, url: str | None) -> Part:
     )
 
 
-def _ask_prefect(url: str) -> None:
+def _ask_prefect(url: str, auth: str | None) -> None:
     try:
         answer = httpx.get(f"{url}/health", timeout=5.0)
     except httpx.HTTPError as error:
-        raise ServerUnavailable(f"{masked(url)} doesn't answer: {error}.") from error
+        raise ServerUnavailable(
+            f"{masked(url)} doesn't answer: {sentence(error)}", hint=_OTHER_PREFECT
+        ) from error
     if answer.status_code != httpx.codes.OK:
-        raise ServerUnavailable(f"{masked(url)} answers with status {answer.status_code}.")
+        raise ServerUnavailable(
+            f"{masked(url)} answers with status {answer.status_code}.", hint=_OTHER_PREFECT
+        )
+    check_access(Address(url, auth or "", pid=0))

@@ -39,12 +39,13 @@ class Health:
         name: of the part.
         state: what it does now.
         since: when it came into this state.
-        pid: its process, if it has one now.
+        pid: its process, if it has one now; also that of a part that stopped here and stays for others.
         ready_seconds: how long its last start took, from the process to the first answer.
         restarts: how often it was started again.
         url: where it answers, once it does.
         log: the file with what it says.
         detail: the last lines that it said, or what is wrong; empty where nothing is.
+        hint: what to do about that, where that is known.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Health:
     url: str | None = None
     log: Path | None = None
     detail: tuple[str, ...] = ()
+    hint: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -69,6 +71,7 @@ class Health:
             "url": self.url,
             "log": None if self.log is None else str(self.log),
             "detail": list(self.detail),
+            "hint": self.hint or None,
         }
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from autocode.jobs import locks
 from autocode.jobs.clock import Clock, SystemClock
+from autocode.jobs.errors import JobsError
 from autocode.jobs.retry import Backoff
 from autocode.jobs.service.health import Health, State
 
@@ -56,7 +57,7 @@ class HeldPart:
     """Holds the block open in a thread, and tells how the process behind it is by that process's lock.
 
     The code behind the block starts the process again when it dies, and ends it after its last client; so
-    another command of the home may keep it alive after :meth:`stop`, and that counts as stopped.
+    another command of the home may keep it alive after :meth:`stop`. That counts as stopped, with a process.
 
     Args:
         held: what to hold.
@@ -99,6 +100,7 @@ class HeldPart:
             url=self._url if self._entered.is_set() else None,
             log=self._held.log,
             detail=() if error is None else (str(error),),
+            hint=error.hint if isinstance(error, JobsError) else "",
         )
 
     def tick(self) -> None:
@@ -107,7 +109,8 @@ class HeldPart:
             return
         if self._state is State.STOPPING:
             if self._is_over():
-                self._pid = None
+                # what is left has another client, and says by whom it is to be found
+                self._pid = locks.owner(self._held.lock)
                 self._enter(State.STOPPED)
             return
         if self._thread is None:

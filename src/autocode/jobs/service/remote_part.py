@@ -50,17 +50,19 @@ class RemotePart:
         self._leave = threading.Event()
         self._thread: threading.Thread | None = None
         self._answered: bool | None = None
-        self._detail: tuple[str, ...] = ()
+        self._error: JobsError | None = None
 
     def health(self) -> Health:
         """Say how it is."""
+        error = self._error
         return Health(
             name=self.name,
             state=self._state,
             since=self._since,
             ready_seconds=self._ready_seconds,
             url=self._url,
-            detail=self._detail,
+            detail=() if error is None else (error.detail,),
+            hint="" if error is None else error.hint,
         )
 
     def tick(self) -> None:
@@ -91,9 +93,9 @@ class RemotePart:
             try:
                 self._ask()
             except JobsError as error:
-                self._detail, self._answered = (error.detail,), False
+                self._error, self._answered = error, False
             else:
-                self._detail, self._answered = (), True
+                self._error, self._answered = None, True
             self._leave.wait(self._pause)
 
     def _enter(self, state: State) -> None:

@@ -85,6 +85,7 @@ def _refuse_second(home: Home) -> None:
         where = f" at {other.url}" if other.url else ""
         raise ServiceRunning(
             f"The service of {home.path} already runs{where}, as process {other.pid}.",
+            hint=f"Use the one that runs, or stop it: kill -TERM {other.pid}",
             pid=other.pid,
             url=other.url,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import signal
@@ -15,9 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import httpx
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from autocode.jobs import locks
+from autocode.jobs.engine.connection import PASSWORD_HINT, REFUSALS
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.system import System
 from autocode.jobs.engine.worker.prefect_worker import JobsWorker
@@ -25,6 +28,8 @@ from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.settings import Home, write_durably
 
 __all__ = ["serve"]
+
+_log = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -96,12 +101,24 @@ async def _serve(
         environment={"AUTOCODE_RECONCILED": "1"},
     )
     working = asyncio.create_task(worker.start(printer=lambda *_: None))
-    announcing = asyncio.create_task(_announce(worker, system.home.run / f"{part}.json"))
+    announcing = asyncio.create_task(
+        _announce(
+            worker, system.home.run / f"{part}.json", f"takes runs of the pool {pool!r}, {limit} at once"
+        )
+    )
     _stop_on_signals(working, worker)
     try:
         await working
     except asyncio.CancelledError:
         return 0
+    except httpx.HTTPStatusError as error:
+        # a server that was away at first, or lets nobody in any more
+        if error.response.status_code not in REFUSALS:
+            raise
+        raise UsageError(
+            f"The Prefect server doesn't let this worker in (status {error.response.status_code}).",
+            hint=PASSWORD_HINT,
+        ) from error
     except JobsError as error:
         sys.stderr.write(f"{error.type}: {error.detail} {error.hint}\n")
     finally:
@@ -125,8 +142,9 @@ def _stop_on_signals(working: asyncio.Task[None], worker: JobsWorker) -> None:
         loop.add_signal_handler(number, stop)
 
 
-async def _announce(worker: JobsWorker, path: Path) -> None:
+async def _announce(worker: JobsWorker, path: Path, what: str) -> None:
     await worker.ready.wait()
+    _log.info("ready: %s", what)
     said = {"pid": os.getpid(), "at": datetime.now(UTC).isoformat(timespec="milliseconds")}
     with suppress(OSError):
         await asyncio.to_thread(write_durably, path, json.dumps(said).encode())
