@@ -68,7 +68,7 @@ def refusal(command: str) -> str | None:
 
 @pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_that_is_told_is_taken(path: Path) -> None:
-    """Whoever copies a command from a message or from a page isn't told that something is missing or unknown."""
+    """Whoever copies a command from a message or a page isn't told that something is missing or unknown."""
     told = texts(path) if path.suffix == ".py" else FENCE.findall(path.read_text("utf-8"))
 
     refused = {each: why for text in told for each in commands(text) if (why := refusal(each)) is not None}

@@ -14,7 +14,7 @@ import pytest
 
 from autocode.jobs.engine.holder import proven_dead
 from autocode.jobs.engine.worker.registry import started_at
-from autocode.jobs.ledger import attempts, queries
+from autocode.jobs.ledger import attempts
 from autocode.jobs.projection import Outcome
 from autocode.jobs.testing import scenarios as s
 from autocode.jobs.testing.scenarios import witnessed
@@ -94,9 +94,8 @@ def test_children_of_a_worker_that_is_killed_hand_their_attempts_back(own_worker
 
     until(lambda: gone(child), within=10)
     assert outcomes(world, "orphaned") == ["interrupted", None]
-    error = queries.get(world.engine.system.db, "orphaned").error
-    assert error is not None
-    assert error.detail == "The worker that ran it was killed or died, so its process handed it back."
+    error = world.engine.attempts("orphaned")[0].error
+    assert error["detail"] == "The worker that ran it was killed or died, so its process handed it back."
     world.becomes(run_id, "Cancelled")
     until(lambda: gone(zygote), within=10)
     assert held(world.engine) == []

@@ -248,7 +248,7 @@ def test_what_was_called_off_before_may_be_called_off_again(
 def test_what_can_only_be_refused_is_refused_before_anything_is_shown(
     system: System, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A job that isn't dead and an empty reason are refused at once, without a preview and without a question."""
+    """A job that isn't dead and an empty reason are refused at once, without preview and question."""
     dead(system)
     jobs.enqueue(system.db, new_job("waits"))
     look(system.db, "waits")
