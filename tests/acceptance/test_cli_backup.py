@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -73,6 +75,7 @@ def test_a_job_that_runs_at_the_time_completes_in_the_restored_home(
     other = Command(tmp_path / "elsewhere" / "home")
 
     restored = other.run("restore", tmp_path / "b.tar", "--json")
+    at_once = json.loads(other.run("jobs", "list", "--json").out)
     ended = other.run(*arguments)
     other.wait_until_gone()
 
@@ -85,8 +88,11 @@ def test_a_job_that_runs_at_the_time_completes_in_the_restored_home(
     assert steps_of(job) == undisturbed.checkpoints
     assert [entry["attempt"] for entry in job["history"]][:4] == [1] * 4
     assert job["attempts"] == 2
+    assert at_once["status"] == "retrying"
     told = other.run("jobs", "explain", job["job_id"]).out
-    assert "attempt 1 went quiet" in told
+    assert "attempt 1 was running when the backup was made" in told
+    assert re.search("run 1    .*, of before the restore", told)
+    assert not re.search("run 2    .*, of before the restore", told)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

@@ -511,7 +511,7 @@ def test_who_restarts_the_run_of_a_dead_job_is_told_how_to_retry(database: Datab
     started(database, max_attempts=1)
     attempts.end(database, "job", 1, Outcome.FAILED)
 
-    assert "the job is dead. To try it again: autocode-jobs jobs retry job." in refusal(database)
+    assert "the job is dead. To try it again: autocode-jobs jobs retry job --reason TEXT" in refusal(database)
 
 
 def test_who_restarts_an_old_run_is_told_which_attempt_goes_on(database: Database) -> None:

@@ -63,7 +63,12 @@ def test_a_backup_is_of_one_moment_and_keeps_every_row(
     entry = after["audit"].pop()
     assert len(written) > 10
     assert after["meta"] != before["meta"]
-    assert [name for name in before if name not in {"meta", "counters"} and after[name] != before[name]] == []
+    told = {name: rows for name, rows in before.items() if name not in {"meta", "counters"}}
+    ran = {"attempts", "events", "object_references"}
+    assert [name for name in told if name not in ran and after[name] != before[name]] == []
+    others = {name: [row for row in rows if "running" not in str(row)] for name, rows in before.items()}
+    kept = {name: [row[:3] for row in rows] for name, rows in after.items() if name in ran}
+    assert [row for name in ran for row in others[name] if row[:3] not in kept[name]] == []
     assert dict(after["counters"]) == {**dict(before["counters"]), "audit": 2}
     assert (entry[2], entry[3], entry[6]) == ("ann", "restore", "restored")
     assert audit.broken_link(db) is None

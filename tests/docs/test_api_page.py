@@ -7,6 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from api_served import served
 from api_world import kill
 from autocode.jobs import errors, request_errors
@@ -20,8 +22,13 @@ BLOCK = re.compile(r"```sh\n(?P<code>.*?)```(?:\n\n```output\n(?P<output>.*?)```
 MARK = "-- end of block --"
 
 
-def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
+def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who pastes the page's commands into a shell one after the other sees what it shows."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    for folder in (".claude/projects", ".codex/sessions"):
+        (tmp_path / folder).mkdir(parents=True)
     blocks = list(BLOCK.finditer(PAGE.read_text("utf-8")))
     script = "".join(f"{block['code']}\necho; echo '{MARK}'\n" for block in blocks)
     with served(tmp_path) as serving:

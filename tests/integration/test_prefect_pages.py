@@ -191,7 +191,7 @@ def test_a_killed_attempt_says_what_follows_and_refuses_a_restart(pages: Pages) 
     assert "autocode-jobs jobs explain killed" in report
     assert pages.run("killed", 2).name == "scenario-slow s-1 · attempt 2"
     assert "1 step done, 0 reused" in pages.message("killed", 2)
-    assert "can't begin: the job has its result. See it with: autocode-jobs artifacts get killed" in refusal
+    assert "can't begin: the job has its result. See it with: autocode-jobs artifacts get sha256:" in refusal
     assert pages.report("killed") == report
     assert len(pages.engine.attempts("killed")) == 2
 
@@ -215,7 +215,15 @@ def test_a_run_that_prefect_starts_itself_gets_name_and_tags_and_fails_with_a_wa
     assert (job.status, job.reason) == (JobStatus.DEAD, "permanent")
     assert adopted.name == "scenario-permanent nightly · attempt 1"
     assert {"mine", "autocode-jobs", "kind:scenario-permanent", f"job:{job_id}"} <= set(adopted.tags)
-    assert f"to try again: autocode-jobs jobs retry {job_id}" in pages.message(job_id)
+    detail = job.error.detail if job.error else ""
+    said = re.fullmatch(
+        r"This input can't succeed \(`autocode-jobs jobs explain \S+` says more\)\. The job is dead, "
+        rf"to try again: autocode-jobs jobs retry {job_id} --reason TEXT",
+        pages.message(job_id),
+    )
+    assert said
+    assert detail
+    assert detail not in pages.message(job_id)
     assert "| problem |" in pages.report(job_id)
     assert f"autocode-jobs jobs retry {job_id}" in pages.report(job_id)
 

@@ -94,6 +94,8 @@ def test_children_of_a_worker_that_is_killed_hand_their_attempts_back(own_worker
 
     until(lambda: gone(child), within=10)
     assert outcomes(world, "orphaned") == ["interrupted", None]
+    error = world.engine.attempts("orphaned")[0].error
+    assert error["detail"] == "The worker that ran it was killed or died, so its process handed it back."
     world.becomes(run_id, "Cancelled")
     until(lambda: gone(zygote), within=10)
     assert held(world.engine) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from api_world import NOOP, Api, noop
 from autocode.jobs.ledger import access, jobs
 from autocode.jobs.ledger.access import Role
+from autocode.jobs.operations.export import EXPORT
 from autocode.jobs.resource import Job
 from ledger_world import contents
 
@@ -211,3 +213,33 @@ def test_a_key_that_is_no_string_is_refused(api: Api, key: str) -> None:
 
     assert (answer.status_code, answer.json()["type"]) == (400, "request-invalid")
     assert contents(api.db) == before
+
+
+def test_a_root_that_nobody_knows_is_refused_with_those_that_exist(api: Api, tmp_path: Path) -> None:
+    """An export of an unknown root is a 422 that names the known ones, and stores nothing."""
+    (tmp_path / "sessions").mkdir()
+    known = api.home.add_root(tmp_path / "sessions")
+    before = contents(api.db)
+    body = {"kind": EXPORT.name, "job_id": "nightly", "payload": {"sources": [{"root": "nowhere"}]}}
+
+    refused = api.post("/v1/jobs", body)
+    nothing = contents(api.db)
+    taken = api.post("/v1/jobs", {**body, "payload": {"sources": [{"root": known}]}})
+
+    told = refused.json()
+    assert (refused.status_code, told["type"], nothing == before) == (422, "payload-invalid", True)
+    assert told["errors"][0]["pointer"] == "/payload/sources"
+    assert known in told["hint"]
+    assert taken.status_code == 202
+
+
+def test_a_request_that_was_accepted_is_answered_though_its_root_is_gone(api: Api, tmp_path: Path) -> None:
+    """Asking again with the same id is safe, also when the folder isn't known any more."""
+    known = api.home.add_root(tmp_path)
+    body = {"kind": EXPORT.name, "job_id": "nightly", "payload": {"sources": [{"root": known}]}}
+    api.post("/v1/jobs", body)
+    (api.home.path / "roots.json").unlink()
+
+    again = api.post("/v1/jobs", body)
+
+    assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")

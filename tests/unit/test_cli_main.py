@@ -152,7 +152,7 @@ def test_an_error_that_nobody_expected_is_one_line(
 ) -> None:
     """A fault of ours gives no traceback unless somebody asks for it."""
 
-    def fail(_limit: int, *, json: bool) -> int:
+    def fail(*_: object, json: bool) -> int:
         raise RuntimeError("a fault")
 
     monkeypatch.setattr("autocode.jobs.cli.jobs.list_jobs", fail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from autocode.jobs.cli import main as command
 from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.ledger import attempts, audit, jobs, queries
+from autocode.jobs.ledger.wakeups import Listener
 from autocode.jobs.model import JobStatus
 from autocode.jobs.projection import Outcome
 from autocode.jobs.settings import Home
@@ -160,6 +162,192 @@ def test_a_job_that_is_over_is_not_called_off(system: System, capsys: pytest.Cap
     assert capsys.readouterr().err.startswith("error: ")
 
 
+@pytest.fixture
+def served(system: System, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the commands see a service, of which reconcile tells what happened a moment after it did."""
+    monkeypatch.setattr("autocode.jobs.cli.desk.lives", lambda *_: True)
+    over = threading.Event()
+
+    def tell() -> None:
+        with Listener(system.db) as listener:
+            while not over.is_set():
+                listener.wait(0.05)
+                with system.db.read() as tx:
+                    untold = queries.untold(tx)
+                for job_id in untold:
+                    look(system.db, job_id)
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("served")
+def test_what_a_service_does_is_told_once_it_is_persisted(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a service, a retry and a cancel show the job as the service made it, and not as it was before."""
+    dead(system)
+    before = queries.get(system.db, "job").rev
+
+    command.run(["jobs", "retry", "job", "-m", "it is back", "--yes", "--json"])
+    retried = json.loads(capsys.readouterr().out)
+    command.run(["jobs", "cancel", "job", "-m", "after all not"])
+
+    assert (retried["status"], retried["rev"] > before) == ("retrying", True)
+    assert capsys.readouterr().out == "job  dead (cancelled)\n"
+
+
+def test_a_retry_that_the_service_has_yet_to_show_is_called_taken(
+    system: System, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the service is slow to tell, the command doesn't show the old state as what came of it."""
+    dead(system)
+    monkeypatch.setattr("autocode.jobs.cli.desk.lives", lambda *_: True)
+    monkeypatch.setattr("autocode.jobs.cli.desk._TOLD_SECONDS", 0.0)
+
+    status = command.run(["jobs", "retry", "job", "-m", "it is back", "--yes"])
+
+    assert status == 0
+    assert "job  retry taken; the service has yet to show it" in capsys.readouterr().out
+
+
+def test_a_running_job_is_said_to_have_been_asked_to_stop(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cancel of a running job doesn't end there: it says that the stop was asked for, and JSON what is."""
+    jobs.enqueue(system.db, new_job())
+    begin(system.db)
+    look(system.db)
+
+    command.run(["jobs", "cancel", "job", "-m", "wrong folder"])
+    told = capsys.readouterr().out
+    command.run(["jobs", "cancel", "job", "-m", "wrong folder", "--json"])
+
+    assert told == "job  running; asked to stop: it ends itself, or is ended after 5 s\n"
+    assert json.loads(capsys.readouterr().out)["status"] == "running"
+
+
+def test_what_was_called_off_before_may_be_called_off_again(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asking again for a cancel is no error, and says that it was called off before."""
+    jobs.enqueue(system.db, new_job())
+    look(system.db)
+    command.run(["jobs", "cancel", "job", "-m", "wrong folder"])
+    capsys.readouterr()
+
+    status = command.run(["jobs", "cancel", "job", "-m", "still wrong"])
+
+    assert status == 0
+    assert capsys.readouterr().out == "job  dead (cancelled): it was called off before\n"
+
+
+def test_what_can_only_be_refused_is_refused_before_anything_is_shown(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job that isn't dead and an empty reason are refused at once, without preview and question."""
+    dead(system)
+    jobs.enqueue(system.db, new_job("waits"))
+    look(system.db, "waits")
+
+    lives = command.run(["jobs", "retry", "waits", "-m", "impatient"])
+    told = capsys.readouterr().err
+    empty = [command.run(["jobs", act, "job", "-m", " "]) for act in ("retry", "cancel")]
+
+    assert (lives, empty) == (command.FAILED, [command.USAGE] * 2)
+    assert told.startswith("error: Job waits is queued, not dead.")
+    assert "reused" not in told + capsys.readouterr().err
+    assert len(audit.entries(system.db)) == 1
+
+
+def test_called_off_jobs_are_no_dead_letters(system: System, capsys: pytest.CaptureFixture[str]) -> None:
+    """Choosing the cancelled ones among the dead letters contradicts itself, and is refused."""
+    status = command.run(
+        ["jobs", "retry", "--dead-letters", "--dead-because", "cancelled", "-m", "x", "--yes"]
+    )
+
+    assert status == command.USAGE
+    assert "no dead letter" in capsys.readouterr().err
+
+
+def test_a_called_off_job_says_by_whom_and_offers_no_next_attempt(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a cancel of a job that waited for its next attempt nothing promises that attempt any more."""
+    jobs.enqueue(system.db, new_job())
+    begin(system.db)
+    told = {**problem(), "hint": "Nothing to do: the next attempt goes on from the last checkpoint."}
+    attempts.end(system.db, "job", 1, Outcome.LOST, error=told)
+    look(system.db)
+    command.run(["jobs", "cancel", "job", "-m", "wrong folder"])
+    capsys.readouterr()
+
+    command.run(["jobs", "explain", "job"])
+    command.run(["jobs", "show", "job"])
+
+    told_of = capsys.readouterr().out
+    assert "the next attempt goes on" not in told_of
+    assert "called it off: “wrong folder”." in told_of
+    assert told_of.count("retry    autocode-jobs jobs retry job --reason TEXT") == 2
+
+
+def test_a_permanent_death_offers_no_retry_that_can_not_work(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What died of its input says that a retry alone won't help, and no budget that it never used up."""
+    dead(system)
+
+    command.run(["jobs", "show", "job"])
+
+    shown = capsys.readouterr().out
+    assert "attempts 1; no further one without a retry" in shown
+    assert "retry    won't help before the cause is gone; then: autocode-jobs jobs retry job" in shown
+    assert ", the newest checkpoint" in shown
+
+
+def test_jobs_are_listed_by_state_kind_and_session(
+    system: System, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A list takes the filters that the HTTP interface has, each history included in JSON."""
+    dead(system)
+    jobs.enqueue(system.db, new_job("waits", session_id="s-1"))
+    look(system.db, "waits")
+
+    found = []
+    for chosen in (
+        ["--status", "dead"],
+        ["--status", "dead", "--status", "queued"],
+        ["--kind", "other"],
+        ["--session", "s-1"],
+        ["--search", "wait"],
+    ):
+        command.run(["jobs", "list", "--json", *chosen])
+        found.append({json.loads(line)["job_id"] for line in capsys.readouterr().out.splitlines()})
+    command.run(["jobs", "list", "--kind", "other"])
+
+    assert found == [{"job"}, {"job", "waits"}, set(), {"waits"}, {"waits"}]
+    assert capsys.readouterr().out == "No job fits.\n"
+
+
+@pytest.mark.parametrize("more", [["-o", "out"], ["--as", "html"], ["--zip"]])
+def test_no_wait_writes_nothing_and_says_so(
+    system: System, tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An output for a bundle that nobody would write is refused, with what writes it later."""
+    (tmp_path / "session.jsonl").write_text("{}\n")
+
+    status = command.run(["export", str(tmp_path / "session.jsonl"), "--no-wait", *more])
+
+    told = capsys.readouterr().err
+    assert status == command.USAGE
+    assert more[0] in told
+    assert "autocode-jobs artifacts get DIGEST -o FOLDER" in told
+    assert queries.list_jobs(system.db) == []
+
+
 def test_explain_tells_everything_in_order(system: System, capsys: pytest.CaptureFixture[str]) -> None:
     """The timeline names attempts, checkpoints, the error, who asked for a retry, and what to do next."""
     dead(system)
@@ -207,7 +395,7 @@ def test_no_wait_needs_a_service(system: System, tmp_path: Path, capsys: pytest.
     """Without a service nobody would run a job that is handed over, so none is accepted."""
     (tmp_path / "session.jsonl").write_text("{}\n")
 
-    status = command.run(["export", str(tmp_path / "session.jsonl"), "--no-wait", "-o", str(tmp_path)])
+    status = command.run(["export", str(tmp_path / "session.jsonl"), "--no-wait"])
 
     assert status == command.USAGE
     assert "autocode-jobs up" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from autocode.jobs.cli.export_report import (
 )
 from autocode.jobs.cli.jobs import job_lines
 from autocode.jobs.cli.progress import JobView, amount_text, describe
-from autocode.jobs.cli.screen import Screen
+from autocode.jobs.cli.screen import Screen, zone
 from autocode.jobs.cli.views import check_writable
 from autocode.jobs.errors import UsageError
+from autocode.jobs.ledger.audit import CalledOff
 from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.resource import Job
 from unit.cli_jobs import DIGEST, entry, job, problem, progress, result
@@ -27,7 +29,8 @@ def test_without_a_terminal_the_table_is_whole() -> None:
     """In a pipe every column is there, and the digest has all of its 64 digits."""
     lines = [line.plain for line in job_lines([job(JobStatus.COMPLETE, result=result())], None)]
 
-    assert lines[0].split() == ["job", "status", "result", "enqueued", "attempts", "steps", "kind"]
+    titles = ["job", "status", "result", "enqueued", zone(), "attempts", "steps", "kind"]
+    assert lines[0].split() == titles
     assert DIGEST in lines[1]
 
 
@@ -191,6 +194,19 @@ def test_a_dead_job_is_told_with_its_reason_and_the_next_step(capsys: pytest.Cap
         "error: No room.",
         "  next: Free some space.",
     ]
+
+
+def test_an_export_that_was_called_off_says_by_whom(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever follows a job that somebody calls off learns who it was and why, as far as it is known."""
+    found = job(JobStatus.DEAD, reason=DeadReason.CANCELLED)
+
+    show_dead(Screen(), found, CalledOff(datetime.now(UTC), "ada@host", "wrong folder"))
+    show_dead(Screen(), found)
+
+    told = capsys.readouterr().err
+    assert "error: ada@host called it off: “wrong folder”." in told
+    assert "error: It was called off." in told
+    assert told.count(f"autocode-jobs jobs retry {found.job_id} --reason TEXT") == 2
 
 
 def test_an_output_below_a_file_is_refused_before_the_work(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 
 import pytest
 
-from autocode.jobs.cli.screen import Screen, bytes_text, local_time, plural, visible
+from autocode.jobs.cli.screen import Screen, bytes_text, local_time, plural, visible, zone
 
 
 @pytest.mark.parametrize(
@@ -79,10 +80,27 @@ def test_a_screen_that_lasts_goes_on_when_its_reader_has_gone(
 
 
 def test_a_time_that_never_was_is_a_hyphen() -> None:
-    """A missing time shows as a hyphen, and a present one in the local zone."""
+    """A missing time shows as a hyphen."""
     assert local_time(None) == "-"
-    assert len(local_time("2026-01-05T10:15:00.000Z")) == len("2026-01-05 10:15:00")
-    assert len(local_time("2026-01-05T10:15:00.000Z", seconds=False)) == len("2026-01-05 10:15")
+
+
+@pytest.mark.parametrize(
+    ("here", "expected"),
+    [("UTC0", "2026-01-05 10:15:00 UTC"), ("IST-5:30", "2026-01-05 15:45:00 +05:30")],
+)
+def test_a_time_says_its_zone(here: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time is shown by the user's own clock, with its zone; in a table the title has the zone once."""
+    monkeypatch.setenv("TZ", here)
+    time.tzset()
+    try:
+        whole = local_time("2026-01-05T10:15:00.000Z")
+        brief = local_time("2026-01-05T10:15:00.000Z", seconds=False)
+        named = zone()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert (whole, f"{brief}:00 {named}") == (expected, expected)
 
 
 def test_results_go_to_stdout_and_notes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

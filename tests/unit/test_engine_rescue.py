@@ -258,7 +258,7 @@ def test_the_run_of_the_last_attempt_says_how_to_try_again(served: World) -> Non
 
     served.look()
 
-    command = "autocode-jobs jobs retry job"
+    command = "autocode-jobs jobs retry job --reason TEXT"
     assert served.runs.told[-1].endswith(f" (UTC); the job is dead, to try again: {command}")
 
 

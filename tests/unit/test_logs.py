@@ -104,6 +104,17 @@ def test_within_a_job_the_text_of_foreign_errors_is_left_out() -> None:
     assert "SourceChanged: session.jsonl changed while it was read." in told
 
 
+def test_within_a_job_an_error_of_the_system_names_no_file() -> None:
+    """What the number of the error means is kept; a file may be called by what a session says."""
+    error = raised(FileNotFoundError(2, "No such file or directory", "/home/ada/secret prompt.jsonl"))
+
+    with logs.about("export-1", 1):
+        told = as_json(record("failed", error=error))["traceback"]
+
+    assert "FileNotFoundError: [Errno 2] No such file or directory" in told
+    assert "secret prompt" not in told
+
+
 def test_a_record_with_wrong_arguments_is_still_written() -> None:
     """A slip in a call of the logger costs neither the record nor the work."""
     assert as_json(record("%d files", "many"))["message"] == "%d files ('many',)"

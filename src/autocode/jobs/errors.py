@@ -189,7 +189,9 @@ class BackupDamaged(Permanent):
 
     type = "backup-damaged"
     title = "The backup is damaged"
-    default_hint = "Take another copy of it, or an older backup; `autocode-jobs restore --check` checks one."
+    default_hint = (
+        "Take another copy of it, or an older backup; `autocode-jobs restore FILE --check` checks one."
+    )
 
 
 class BackupIncomplete(Permanent):
@@ -198,7 +200,7 @@ class BackupIncomplete(Permanent):
     type = "backup-incomplete"
     title = "Objects that a backup needs are missing or damaged"
     default_hint = (
-        "Make them anew by the same exports, or leave them out: autocode-jobs backup --allow-missing."
+        "Make them anew by the same exports, or leave them out: `autocode-jobs backup FILE --allow-missing`."
     )
 
 
@@ -207,7 +209,7 @@ class BundleDamaged(Permanent):
 
     type = "bundle-damaged"
     title = "The bundle is damaged"
-    default_hint = "Write it again with `autocode-jobs artifacts get`, or get another copy."
+    default_hint = "Write it again with `autocode-jobs artifacts get DIGEST`, or get another copy."
 
 
 class NoSessions(Permanent):

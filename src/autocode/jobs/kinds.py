@@ -233,7 +233,6 @@ class Call(Generic[I]):
 Chain = Sequence[Call[I]]
 """Calls of a step of which each needs what the one before produced."""
 
-
 Main = Callable[[JobContext[P]], Awaitable[Produced]]
 
 Summary = Callable[[Callable[[str], bytes], Produced], Mapping[str, int]]
@@ -250,6 +249,7 @@ class Kind(Generic[P]):
         max_attempts: how many attempts may fail before the job is dead.
         backoff: pauses between attempts.
         time_limit: seconds that one attempt may run.
+        roots: gives pointer and name of each root in a payload; a request with an unknown one is refused.
     """
 
     def __init__(
@@ -262,6 +262,7 @@ class Kind(Generic[P]):
         max_attempts: int = 5,
         backoff: Backoff | None = None,
         time_limit: float = 3600.0,
+        roots: Callable[[P], Iterable[tuple[str, str]]] = lambda _: (),
     ) -> None:
         self.name = name
         self.payload = payload
@@ -273,6 +274,7 @@ class Kind(Generic[P]):
         self.steps: dict[str, Step[Any]] = {}
         self._main: Main[P] | None = None
         self._summary: Summary | None = None
+        self.roots: Callable[[P], Iterable[tuple[str, str]]] = roots
 
     @overload
     def step(self, body: StepBody[I]) -> Step[I]: ...

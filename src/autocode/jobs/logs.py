@@ -5,7 +5,8 @@ level, the part, and the job and attempt that :func:`about` names. Lines go to s
 makes the part's file; when it has set that file aside, the handler goes on in the new one.
 
 What a transcript says must not get here. So within :func:`about` the text of an exception that isn't ours is
-left out (it may quote its input), and its class and traceback stay.
+left out (it may quote its input), and its class and traceback stay; of an error of the system also what its
+number means, but not the file's name.
 """
 
 from __future__ import annotations
@@ -194,11 +195,13 @@ def _traceback(error: BaseException, *, withhold: bool) -> str:
 
 
 def _text(error: BaseException, *, withhold: bool) -> str:
-    # details of our own errors are written with names and numbers alone; those of the system name a file
-    if withhold and not isinstance(error, JobsError | OSError):
-        return _WITHHELD
     try:
-        return str(error)
+        # details of our own errors are written with names and numbers alone
+        if not withhold or isinstance(error, JobsError):
+            return str(error)
+        # what the system says of it, and not the file: somebody may have called one by what a session says
+        number = error.errno if isinstance(error, OSError) else None
+        return _WITHHELD if number is None else f"[Errno {number}] {os.strerror(number)}"
     except Exception:  # noqa: BLE001 - as in errors.describe
         return "(its text can't be read)"
 

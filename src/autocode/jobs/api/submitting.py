@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -17,13 +19,15 @@ from autocode.jobs.api.models import EnqueueBody
 from autocode.jobs.api.problems import problem
 from autocode.jobs.api.service import Calls, Shared
 from autocode.jobs.clock import Clock
-from autocode.jobs.errors import JobConflict, KindUnknown, PayloadInvalid
+from autocode.jobs.engine.context import known_roots
+from autocode.jobs.engine.system import System
+from autocode.jobs.errors import HomeUnusable, JobConflict, KindUnknown, PayloadInvalid
 from autocode.jobs.ledger import jobs, queries
 from autocode.jobs.ledger.access import Principal
-from autocode.jobs.ledger.database import Database
 from autocode.jobs.ledger.jobs import Accepted, NewJob
 from autocode.jobs.request_errors import NotAllowed
 from autocode.jobs.resource import Job
+from autocode.jobs.settings import Home
 
 __all__ = ["router"]
 
@@ -62,7 +66,7 @@ async def enqueue(request: Request, service: Shared, calls: Calls, caller: Opera
     new = _new_job(body, key, service.db.clock)
     try:
         job, created = await calls(
-            _accept, service.db, new, service.settings.prefect_ui, named=body.job_id is not None
+            _accept, service.system, new, service.settings.prefect_ui, named=body.job_id is not None
         )
     except JobConflict as conflict:
         seen = caller.sees(conflict.data.get("session_id"))
@@ -115,15 +119,46 @@ def _placed(field: dict[str, str]) -> dict[str, str]:
     return {"pointer": pointer(("payload",)) + (f"/{own}" if own else ""), "detail": field["message"]}
 
 
-def _accept(db: Database, new: NewJob, ui: str | None, *, named: bool) -> tuple[Job, bool]:
+def _unknown_root(home: Home, new: NewJob) -> PayloadInvalid | None:
+    """Return why *new* would die at once: it names a folder that nobody knows here; ``None``: it doesn't."""
+    kind = kinds.get(new.kind)
+    named = list(kind.roots(kind.parse(new.payload)))
+    if not named:
+        return None
+    try:
+        known = known_roots(home, os.environ, Path.home())
+    except (HomeUnusable, RuntimeError):
+        # a list that can't be read says nothing about a name; the job itself will tell
+        return None
+    fields = [
+        {"pointer": f"/payload{place}", "detail": f"No root is called {root!r}."}
+        for place, root in named
+        if root not in known
+    ]
+    if not fields:
+        return None
+    return PayloadInvalid(
+        " ".join(field["detail"] for field in fields),
+        hint=f"Known roots: {', '.join(sorted(known)) or 'none'}. A folder gets a name when it is first "
+        "exported on the service's machine: autocode-jobs export PATH",
+        fields=fields,
+    )
+
+
+def _accept(system: System, new: NewJob, ui: str | None, *, named: bool) -> tuple[Job, bool]:
     """Accept *new* and read it back; *named*: the caller chose its id.
 
     Raises:
         JobConflict: id or key belong to another request; ``data['session_id']`` says whose.
+        PayloadInvalid: it names a root that nobody knows; a request that was accepted before is answered.
     """
+    db = system.db
     read: list[Job] = []
+    unknown = _unknown_root(system.home, new)
 
     def within(tx: sa.Connection, accepted: Accepted) -> None:
+        if accepted.new and unknown is not None:
+            raise unknown
         read.append(queries.get_within(tx, accepted.job_id))
 
     try:

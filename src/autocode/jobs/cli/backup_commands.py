@@ -66,7 +66,7 @@ is left behind), 2 usage (nothing was changed), 130 interrupted."""
 
 
 def restore(
-    file: Annotated[Path, Parameter(name="FILE", help="What `autocode-jobs backup` wrote.")],
+    file: Annotated[Path, Parameter(name="FILE", help="What `autocode-jobs backup FILE` wrote.")],
     /,
     *,
     check: Annotated[

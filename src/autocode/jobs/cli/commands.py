@@ -126,7 +126,13 @@ def export(
             help="Rules and an allow list of your own (TOML); else redaction.toml in the data folder.",
         ),
     ] = None,
-    output: Output = Path(),
+    output: Annotated[
+        Path | None,
+        Parameter(
+            name=["--output", "-o"],
+            help="Folder that gets the bundle; made if it is missing. This one if none.",
+        ),
+    ] = None,
     views: Views = None,
     zipped: Zip = False,
     preview: Annotated[
@@ -158,7 +164,8 @@ def export(
         Parameter(
             name="--wait",
             show_default=False,
-            help="--no-wait hands the job to the service that runs here, prints it, and returns at once.",
+            help="--no-wait hands the job to the service that runs here, prints it, and returns at once, "
+            "without a bundle: `artifacts get` writes it later.",
         ),
     ] = True,
     json: Annotated[
@@ -248,6 +255,7 @@ def get(
     help_epilogue="""\
 Examples:
   autocode-jobs jobs list
+  autocode-jobs jobs list --status running --status retrying
   autocode-jobs jobs list --json --limit 1000
 
 Exit status: 0 listed, 2 usage.""",
@@ -255,6 +263,18 @@ Exit status: 0 listed, 2 usage.""",
 def list_jobs(
     *,
     limit: Annotated[int, Parameter(help="At most so many.", validator=Number(gte=1, lte=1_000_000))] = 50,
+    status: Annotated[
+        list[Literal["queued", "running", "retrying", "complete", "dead"]] | None,
+        Parameter(
+            name="--status",
+            negative="",
+            consume_multiple=False,
+            help="Only jobs in this state; give it several times for several.",
+        ),
+    ] = None,
+    kind: Annotated[str | None, Parameter(help="Only jobs of this kind.")] = None,
+    session: Annotated[str | None, Parameter(help="Only jobs of this session, by its id.")] = None,
+    search: Annotated[str | None, Parameter(help="Only jobs with this text in an id or their kind.")] = None,
     json: Annotated[
         bool, Parameter(negative="", show_default=False, help="Print job resources as JSON, one a line.")
     ] = False,
@@ -262,7 +282,8 @@ def list_jobs(
     """List jobs, the newest first."""
     from autocode.jobs.cli import jobs as work  # noqa: PLC0415 - see the module's docstring
 
-    return work.list_jobs(limit, json=json)
+    wanted = work.Wanted(tuple(status or ()), kind, session, search)
+    return work.list_jobs(limit, wanted, json=json)
 
 
 @_jobs.command(

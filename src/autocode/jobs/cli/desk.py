@@ -5,35 +5,65 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import Final, Protocol
 
 from autocode.jobs.cli.runtime import configured, opened
 from autocode.jobs.client import Client, discover
 from autocode.jobs.engine.announce import lives
 from autocode.jobs.engine.reconcile import sweep_ledger
 from autocode.jobs.engine.system import System
-from autocode.jobs.ledger import listing, queries, results, retries
+from autocode.jobs.ledger import audit, listing, queries, results, retries
+from autocode.jobs.ledger.audit import CalledOff
 from autocode.jobs.ledger.listing import Filter
 from autocode.jobs.ledger.retries import Start
+from autocode.jobs.ledger.wakeups import Listener
 from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.resource import Job, RetryPreview
 from autocode.jobs.settings import Home
 
-__all__ = ["Desk", "actor", "at_desk", "catch_up", "elsewhere", "remote"]
+__all__ = ["Desk", "Wanted", "actor", "at_desk", "catch_up", "elsewhere", "remote"]
+
+
+_LOOK_SECONDS: Final = 0.5
+"""The longest pause between two looks; a committed change ends it sooner."""
+
+_TOLD_SECONDS: Final = 3.0
+"""How long an act waits for the service's reconcile: that takes milliseconds, unless its lead passes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs a list is to show; what isn't said leaves every job in."""
+
+    status: tuple[str, ...] = ()
+    kind: str | None = None
+    session: str | None = None
+    text: str | None = None
 
 
 class Desk(Protocol):
     """What a person can do with jobs, wherever those are kept."""
 
+    @property
+    def served(self) -> bool:
+        """Whether a service runs the jobs."""
+        ...
+
     def get(self, job_id: str) -> Job:
         """Return a job as it was last persisted."""
         ...
 
-    def newest(self, limit: int) -> list[Job]:
-        """Return the newest *limit* jobs, newest first."""
+    def called_off(self, job_id: str) -> CalledOff | None:
+        """Return who called a job off, and why; ``None`` where nobody did, or it isn't known here."""
+        ...
+
+    def newest(self, limit: int, wanted: Wanted) -> list[Job]:
+        """Return the newest *limit* jobs that fit, newest first."""
         ...
 
     def dead_letters(self, *, kind: str | None, reason: str | None, text: str | None) -> list[Job]:
@@ -45,11 +75,14 @@ class Desk(Protocol):
         ...
 
     def retry(self, job_id: str, *, reason: str, rev: int, start: Start, attempts: int) -> Job:
-        """Give a dead job further attempts."""
+        """Give a dead job further attempts; return it as it is persisted then.
+
+        Where a service is slow to tell, that may still be the revision *rev*.
+        """
         ...
 
     def cancel(self, job_id: str, *, reason: str) -> Job:
-        """Call a job off."""
+        """Call a job off; return it as it is persisted then: a running attempt ends later."""
         ...
 
 
@@ -109,11 +142,24 @@ class _Here:
         self._system = system
         self._db = system.db
 
+    @property
+    def served(self) -> bool:
+        return lives(self._system.home, "reconcile")
+
     def get(self, job_id: str) -> Job:
         return queries.get(self._db, job_id)
 
-    def newest(self, limit: int) -> list[Job]:
-        return queries.list_jobs(self._db, limit=limit)
+    def called_off(self, job_id: str) -> CalledOff | None:
+        return audit.called_off(self._db, job_id)
+
+    def newest(self, limit: int, wanted: Wanted) -> list[Job]:
+        chosen = Filter(
+            status=frozenset(map(JobStatus, wanted.status)) or None,
+            kind=wanted.kind,
+            session_id=wanted.session,
+            q=wanted.text or None,
+        )
+        return queries.list_jobs(self._db, chosen.conditions(), limit=limit)
 
     def dead_letters(self, *, kind: str | None, reason: str | None, text: str | None) -> list[Job]:
         reasons = [DeadReason(reason)] if reason else [each for each in DeadReason if each != "cancelled"]
@@ -160,18 +206,43 @@ class _Here:
 
     def _told(self, job_id: str) -> Job:
         catch_up(self._system)
+        # a service tells by itself, in a moment; nobody else did before the line above
+        until = time.monotonic() + _TOLD_SECONDS
+        with Listener(self._db) as listener:
+            while not self._is_told(job_id) and (left := until - time.monotonic()) > 0:
+                listener.wait(min(left, _LOOK_SECONDS))
         return queries.get(self._db, job_id)
+
+    def _is_told(self, job_id: str) -> bool:
+        with self._db.read() as tx:
+            return job_id not in queries.untold(tx)
 
 
 class _Elsewhere:
     def __init__(self, client: Client) -> None:
         self._client = client
 
+    @property
+    def served(self) -> bool:
+        return True
+
     def get(self, job_id: str) -> Job:
         return self._client.get(job_id)
 
-    def newest(self, limit: int) -> list[Job]:
-        return list(islice(self._client.list_jobs(page_size=min(limit, 200)), limit))
+    def called_off(self, job_id: str) -> CalledOff | None:
+        # the audit isn't told over HTTP
+        del job_id
+        return None
+
+    def newest(self, limit: int, wanted: Wanted) -> list[Job]:
+        found = self._client.list_jobs(
+            status=wanted.status,
+            kind=wanted.kind,
+            session_id=wanted.session,
+            q=wanted.text,
+            page_size=min(limit, 200),
+        )
+        return list(islice(found, limit))
 
     def dead_letters(self, *, kind: str | None, reason: str | None, text: str | None) -> list[Job]:
         found = self._client.list_jobs(status=[JobStatus.DEAD], kind=kind, q=text, page_size=200)

@@ -166,5 +166,5 @@ def _places() -> Iterator[_Finding]:
         yield _Finding(
             "warn",
             f"No agent's usual folder exists below {Path.home()}.",
-            "Name a folder with sessions: autocode-jobs export PATH.",
+            "Name a folder with sessions: autocode-jobs export PATH",
         )

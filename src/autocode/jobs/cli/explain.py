@@ -9,13 +9,15 @@ from typing import Any, Final
 from rich.text import Text
 
 from autocode.jobs.cli.desk import catch_up, elsewhere
+from autocode.jobs.cli.outlook import what_is_next
 from autocode.jobs.cli.runtime import opened
-from autocode.jobs.cli.screen import Screen, bytes_text, local_time, plural, visible
+from autocode.jobs.cli.screen import Screen, bytes_text, local_time, plural, visible, zone
 from autocode.jobs.clock import rfc3339
+from autocode.jobs.engine.announce import lives
 from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import timeline
+from autocode.jobs.ledger.portable import AttemptNotRestored
 from autocode.jobs.ledger.timeline import Entry, Timeline
-from autocode.jobs.model import JobStatus
 from autocode.jobs.projection import Outcome
 from autocode.jobs.service.single import running
 
@@ -57,10 +59,11 @@ def explain(job_id: str, *, json: bool) -> int:
         catch_up(system)
         found = timeline.explain(system.db, job_id)
         service = running(system.home)
+        served = lives(system.home, "reconcile")
     if json:
         screen.emit(_json(found))
     else:
-        _show(screen, found, None if service is None else service.prefect_url)
+        _show(screen, found, None if service is None else service.prefect_url, served=served)
     return 0
 
 
@@ -86,6 +89,8 @@ def _steps(entry: timeline.StepsDone) -> str:
 
 
 def _ended(entry: timeline.Ended) -> str:
+    if entry.error is not None and entry.error.type == AttemptNotRestored.type:
+        return f"attempt {entry.attempt} was running when the backup was made, and ends with the restore"
     uses = "" if entry.counts or entry.outcome is Outcome.COMPLETED else "; that uses up no attempt"
     error = "" if entry.error is None else f": {entry.error.detail}"
     return f"attempt {entry.attempt} {_ENDINGS[entry.outcome]}{uses}{error}"
@@ -116,7 +121,7 @@ _SENTENCES: Final[dict[type, Callable[[Any], str]]] = {
 }
 
 
-def _show(screen: Screen, found: Timeline, prefect_url: str | None) -> None:
+def _show(screen: Screen, found: Timeline, prefect_url: str | None, *, served: bool) -> None:
     job = found.job
     state = str(job.status) if job.reason is None else f"{job.status} ({job.reason})"
     screen.say(f"{job.job_id}  {state}", style="bold")
@@ -125,14 +130,12 @@ def _show(screen: Screen, found: Timeline, prefect_url: str | None) -> None:
         moment = local_time(rfc3339(entry.at))
         if moment[:10] != day:
             day = moment[:10]
-            screen.say(day, style="dim")
+            screen.say(f"{day} ({zone()})", style="dim")
         told = Text(visible(words(entry)), style="default")
-        screen.say(Text(f"  {moment[11:]}  ", style="dim").append(told))
+        screen.say(Text(f"  {moment[11:19]}  ", style="dim").append(told))
     _show_runs(screen, found, prefect_url)
-    if job.status is JobStatus.DEAD and job.error is not None:
-        screen.row("next", job.error.hint, wrap=True)
-    if job.status is JobStatus.DEAD:
-        screen.row("retry", f"autocode-jobs jobs retry {job.job_id} --reason TEXT")
+    for label, step in what_is_next(job, served=served):
+        screen.row(label, step, wrap=label == "next")
 
 
 def _show_runs(screen: Screen, found: Timeline, prefect_url: str | None) -> None:
@@ -141,11 +144,13 @@ def _show_runs(screen: Screen, found: Timeline, prefect_url: str | None) -> None
         if isinstance(entry, timeline.Due) and entry.flow_run_id is not None:
             run = entry.flow_run_id
             where = run if pages is None else f"{pages}/runs/flow-run/{run}"
+            if found.is_restored(entry.attempt):
+                where = f"{run}, of before the restore: this Prefect may not have it"
             screen.row(f"run {entry.attempt}", where)
 
 
 def _clock(moment: datetime) -> str:
-    return local_time(rfc3339(moment))[11:]
+    return local_time(rfc3339(moment))[11:19]
 
 
 def _json(found: Timeline) -> dict[str, Any]:

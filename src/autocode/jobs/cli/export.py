@@ -31,7 +31,7 @@ from autocode.jobs.cli.views import check_writable, chosen_views, deliver
 from autocode.jobs.engine.reconcile import sweep_ledger
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import JobsError, UsageError
-from autocode.jobs.ledger import jobs, queries
+from autocode.jobs.ledger import audit, jobs, queries
 from autocode.jobs.ledger.jobs import NewJob
 from autocode.jobs.model import JobStatus
 from autocode.jobs.operations.export import EXPORT, ExportPayload, Source
@@ -52,7 +52,7 @@ class Options:
     redact: bool = True
     rules: Path | None = None
     allow_list: bool = False
-    output: Path = Path()
+    output: Path | None = None
     zipped: bool = False
     views: tuple[str, ...] = ()
     yes: bool = False
@@ -71,13 +71,17 @@ def export(options: Options) -> int:
     if options.roots:
         raise UsageError(
             "--root names folders of a service that AUTOCODE_URL points to, and it isn't set.",
-            hint="Name the folder itself: autocode-jobs export PATH.",
+            hint="Name the folder itself: autocode-jobs export PATH",
         )
+    if not options.wait:
+        _refuse_to_write(options)
     views = chosen_views(options.views, zipped=options.zipped)
-    check_writable(options.output)
+    output = options.output or Path()
+    check_writable(output)
     rules = _rules(options)
     selections = _selections(screen, options)
-    _warn_of_itself(screen, selections, options.output)
+    if options.wait:
+        _warn_of_itself(screen, selections, output)
     with opened() as system:
         asked = ExportPayload(
             sources=as_sources(selections, system.home.add_root), redact=options.redact, rules=rules
@@ -85,7 +89,7 @@ def export(options: Options) -> int:
         if not options.wait and not is_served(system):
             raise UsageError(
                 "No service runs on this data folder, so nobody would run the job.",
-                hint="Start one: autocode-jobs up. Or leave out --no-wait.",
+                hint="Leave out --no-wait, or start one: autocode-jobs up",
             )
         job = _run(screen, system, asked, wait=options.wait)
         if not options.wait:
@@ -93,9 +97,9 @@ def export(options: Options) -> int:
             return 0
         try:
             if job.status is not JobStatus.COMPLETE:
-                show_dead(screen, job)
+                show_dead(screen, job, audit.called_off(system.db, job.job_id))
                 return 1
-            written = deliver(screen, system.store, job, options.output, views)
+            written = deliver(screen, system.store, job, output, views)
             show_bundle(screen, system.store, job, written)
         except KeyboardInterrupt:
             show_interrupted(screen, job)
@@ -144,6 +148,21 @@ def preview(options: Options) -> int:
     return 0
 
 
+def _refuse_to_write(options: Options) -> None:
+    """Refuse what nobody would do: a command that doesn't wait for the bundle can't write it anywhere."""
+    said = [
+        name
+        for name, given in (("-o", options.output), ("--as", options.views), ("--zip", options.zipped))
+        if given
+    ]
+    if said:
+        raise UsageError(
+            f"With --no-wait nothing is written here, so {' and '.join(said)} would do nothing.",
+            hint=f"Leave out {' and '.join(said)}, and write the bundle when the job is complete: "
+            "autocode-jobs artifacts get DIGEST -o FOLDER",
+        )
+
+
 def _selections(screen: Screen, options: Options, *, ask: bool = True) -> list[Selection]:
     if options.paths:
         return selected_by(options.paths)
@@ -176,7 +195,7 @@ def _ask(screen: Screen) -> None:
         nobody="Nobody is there to ask whether to export these folders.",
         hint="Say --yes, or name the folders to export.",
     ):
-        raise UsageError("Nothing was exported.", hint="Name what to export: autocode-jobs export PATH.")
+        raise UsageError("Nothing was exported.", hint="Name what to export: autocode-jobs export PATH")
 
 
 def _warn_of_itself(screen: Screen, selections: Sequence[Selection], output: Path) -> None:
@@ -207,7 +226,7 @@ def _rules(options: Options) -> CustomRules | None:
 
 
 def _elsewhere(screen: Screen, options: Options) -> int:
-    if not options.roots or options.paths or options.views or options.zipped:
+    if not options.roots or options.paths or options.views or options.zipped or options.output:
         raise UsageError(
             "AUTOCODE_URL points to a service, which neither reads nor writes this machine's folders.",
             hint="Name its folders with --root, or unset AUTOCODE_URL to export here.",

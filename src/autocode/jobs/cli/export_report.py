@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from autocode.jobs.cli.outlook import why_dead
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
 from autocode.jobs.cli.views import Written
+from autocode.jobs.ledger.audit import CalledOff
 from autocode.jobs.model import JobStatus
 from autocode.jobs.operations.export.views import load_manifest
 from autocode.jobs.resource import HistoryEntry, Job
@@ -34,13 +36,13 @@ def show_interrupted(screen: Screen, job: Job, *, served: bool = False) -> None:
     if served and job.result is None and job.status is not JobStatus.DEAD:
         screen.note(
             f"No longer following job {job.job_id}: the service goes on with it. The same command follows it "
-            f"again; to call it off: autocode-jobs jobs cancel {job.job_id} --reason TEXT."
+            f"again; to call it off: autocode-jobs jobs cancel {job.job_id} --reason TEXT"
         )
         return
     if job.result is not None:
         screen.note(
             f"Interrupted. Job {job.job_id} is complete; the same command writes its bundle, and so does "
-            f"autocode-jobs artifacts get {job.result.digest}."
+            f"autocode-jobs artifacts get {job.result.digest}"
         )
     elif job.status is JobStatus.RUNNING:
         screen.note(f"Interrupted. Another command still runs job {job.job_id}.")
@@ -49,13 +51,10 @@ def show_interrupted(screen: Screen, job: Job, *, served: bool = False) -> None:
         screen.note(f"Interrupted. Job {job.job_id} {kept}; the same command goes on with it.")
 
 
-def show_dead(screen: Screen, job: Job) -> None:
-    """Say why a job is dead, and what to do next."""
+def show_dead(screen: Screen, job: Job, called_off: CalledOff | None = None) -> None:
+    """Say why a job is dead, or who called it off, and what to do next."""
     screen.note(f"Job {job.job_id} is dead ({job.reason}) after {plural(job.attempts, 'attempt')}.")
-    if job.error is None:
-        screen.fail("No attempt left an error.", f"autocode-jobs jobs show {job.job_id}")
-    else:
-        screen.fail(job.error.detail, job.error.hint)
+    screen.fail(*why_dead(job, called_off))
 
 
 def show_bundle(screen: Screen, store: ObjectStore, job: Job, written: Sequence[Written]) -> None:

@@ -64,7 +64,7 @@ def retry(
     kind: Annotated[str | None, Parameter(help="Only dead letters of this kind.")] = None,
     dead_because: Annotated[
         Literal["exhausted", "permanent", "poison", "cancelled"] | None,
-        Parameter(help="Only jobs that are dead for this reason."),
+        Parameter(help="Only dead letters of this reason; cancelled jobs are none, and are retried by name."),
     ] = None,
     search: Annotated[str | None, Parameter(help="Only those with this text in an id.")] = None,
     yes: Annotated[
@@ -87,7 +87,8 @@ Examples:
 A running attempt hears of it within a second or two and stops. Cancelled jobs
 are dead, and can be retried.
 
-Exit status: 0 called off, 1 refused (it is over), 2 usage, 130 interrupted."""
+Exit status: 0 called off, now or before, 1 refused (it has a result, or is
+dead for another reason), 2 usage, 130 interrupted."""
 
 
 def cancel(

@@ -7,12 +7,14 @@ from typing import Final
 
 from rich.text import Text
 
-from autocode.jobs.cli.desk import at_desk
-from autocode.jobs.cli.screen import Screen, bytes_text, local_time, plural
-from autocode.jobs.model import JobStatus
+from autocode.jobs.cli.desk import Wanted, at_desk
+from autocode.jobs.cli.outlook import called_off_by, what_is_next
+from autocode.jobs.cli.screen import Screen, bytes_text, local_time, plural, zone
+from autocode.jobs.ledger.audit import CalledOff
+from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.resource import Job
 
-__all__ = ["job_lines", "list_jobs", "show_job"]
+__all__ = ["Wanted", "job_lines", "list_jobs", "show_job"]
 
 _STYLES: Final = {
     JobStatus.QUEUED: "cyan",
@@ -30,13 +32,16 @@ def _status(job: Job) -> str:
     return f"{words}, {job.note}" if job.note else words
 
 
+_ENQUEUED: Final = "enqueued"
+
 _COLUMNS: Final[dict[str, Callable[[Job], str]]] = {
     "job": lambda job: job.job_id,
     "status": _status,
     "result": lambda job: job.result.digest if job.result else "-",
-    "enqueued": lambda job: local_time(job.times.enqueued_at, seconds=False),
+    _ENQUEUED: lambda job: local_time(job.times.enqueued_at, seconds=False),
     "attempts": lambda job: str(job.attempts),
-    "steps": lambda job: str(len(job.history)),
+    # a list over HTTP comes without histories
+    "steps": lambda job: str(job.checkpoint.seq if job.checkpoint else 0),
     "kind": lambda job: job.kind,
 }
 """In the order of their worth: a narrow terminal shows the first ones, and never a cut one."""
@@ -44,17 +49,18 @@ _COLUMNS: Final[dict[str, Callable[[Job], str]]] = {
 _NEEDED: Final = 3
 
 
-def list_jobs(limit: int, *, json: bool) -> int:
-    """List the newest *limit* jobs."""
+def list_jobs(limit: int, wanted: Wanted, *, json: bool) -> int:
+    """List the newest *limit* jobs that fit."""
     screen = Screen(json_mode=json)
     with at_desk() as desk:
-        found = desk.newest(limit)
+        found = desk.newest(limit, wanted)
     if json:
         for job in found:
             screen.emit(job)
         return 0
     if not found:
-        screen.say("No jobs yet. Start one: autocode-jobs export PATH")
+        none = "No jobs yet. Start one: autocode-jobs export PATH"
+        screen.say(none if wanted == Wanted() else "No job fits.")
         return 0
     for line in job_lines(found, screen.width):
         screen.say(line)
@@ -66,10 +72,12 @@ def show_job(job_id: str, *, json: bool) -> int:
     screen = Screen(json_mode=json)
     with at_desk() as desk:
         job = desk.get(job_id)
+        called_off = desk.called_off(job_id) if job.reason is DeadReason.CANCELLED else None
+        served = desk.served
     if json:
         screen.emit(job)
     else:
-        _show(screen, job)
+        _show(screen, job, called_off, served=served)
     return 0
 
 
@@ -82,6 +90,8 @@ def job_lines(jobs: Sequence[Job], width: int | None) -> list[Text]:
             doesn't fit, and columns of less worth are left out. ``None``: everything is shown whole.
     """
     table = {title: [title, *(cell(job) for job in jobs)] for title, cell in _COLUMNS.items()}
+    # once for all, since every line has the same; UTC+02:00 is as wide as what stands below it
+    table[_ENQUEUED][0] += f" {zone()}"
     if width is not None and _width_of(table, list(table)) > width:
         table["result"] = [cell[:_SHORT] for cell in table["result"]]
     titles = list(table)
@@ -107,21 +117,25 @@ def _widest(cells: Sequence[str]) -> int:
     return max(map(len, cells))
 
 
-def _show(screen: Screen, job: Job) -> None:
+def _attempts(job: Job) -> str:
+    if job.status is JobStatus.COMPLETE:
+        return str(job.attempts)
+    if job.status is JobStatus.DEAD:
+        return f"{job.attempts}; no further one without a retry"
+    return f"{job.attempts}; the job is dead after {job.max_attempts} that failed"
+
+
+def _show(screen: Screen, job: Job, called_off: CalledOff | None, *, served: bool) -> None:
     screen.say(Text(job.job_id, style="bold").append("  ").append(_status(job), style=_STYLES[job.status]))
     screen.row("kind", job.kind)
-    screen.row("attempts", f"{job.attempts}; the job is dead after {job.max_attempts} that failed")
-    if job.status is JobStatus.RETRY:
-        screen.row("next", f"due {local_time(job.next_attempt_at)}; the same command runs it")
-    elif job.status is JobStatus.QUEUED:
-        screen.row("next", "nobody runs it now; the same command does")
-    for label, moment in (
-        ("enqueued", job.times.enqueued_at),
-        ("started", job.times.started_at),
-        ("saved", job.times.checkpoint_at),
-        ("complete", job.times.completed_at),
+    screen.row("attempts", _attempts(job))
+    for label, moment, what in (
+        ("enqueued", job.times.enqueued_at, ""),
+        ("started", job.times.started_at, ""),
+        ("saved", job.times.checkpoint_at, ", the newest checkpoint"),
+        ("complete", job.times.completed_at, ""),
     ):
-        screen.row(label, local_time(moment))
+        screen.row(label, local_time(moment) + (what if moment else ""))
     if job.status is not JobStatus.COMPLETE:
         _show_progress(screen, job)
     if job.result:
@@ -129,7 +143,10 @@ def _show(screen: Screen, job: Job) -> None:
         screen.row("get it", f"autocode-jobs artifacts get {job.result.digest[:_SHORT]}")
     if job.error:
         screen.row("error", f"{job.error.title}: {job.error.detail}", style="red", wrap=True)
-        screen.row("next", job.error.hint, wrap=True)
+    if job.reason is DeadReason.CANCELLED:
+        screen.row("why", called_off_by(called_off), wrap=True)
+    for label, step in what_is_next(job, served=served):
+        screen.row(label, step, wrap=label == "next")
     screen.row("history", plural(len(job.history), "checkpoint"))
     for entry in job.history:
         digest = entry.digest if screen.width is None else entry.digest[:_SHORT]

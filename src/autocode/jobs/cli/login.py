@@ -23,7 +23,7 @@ def login() -> int:
     os.environ.update(configuration.load(home).environ())
     service = discover(home)
     if service is None:
-        raise ServiceUnavailable(f"No service runs on {home.path}.", hint="Start it: autocode-jobs up.")
+        raise ServiceUnavailable(f"No service runs on {home.path}.", hint="Start it: autocode-jobs up")
     with service:
         Screen().say(service.login_link())
     return 0

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from autocode.jobs.cli.desk import Desk, at_desk
 from autocode.jobs.cli.questions import confirmed
 from autocode.jobs.cli.screen import Screen, plural
-from autocode.jobs.errors import JobsError, UsageError
-from autocode.jobs.ledger.retries import Start
+from autocode.jobs.errors import JobNotDead, JobsError, RevisionMoved, UsageError
+from autocode.jobs.ledger.retries import ATTEMPTS, Start
+from autocode.jobs.ledger.words import required
+from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.resource import Job, RetryPreview
+from autocode.jobs.settings import CANCEL_GRACE_SECONDS
 
 __all__ = ["Choice", "cancel", "retry"]
+
+T = TypeVar("T", Job, RetryPreview)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class Choice:
         """Return the ids of the jobs.
 
         Raises:
-            UsageError: none was chosen, or both ways were taken.
+            UsageError: none was chosen, both ways were taken, or the filter contradicts itself.
         """
         if bool(self.ids) == self.dead_letters:
             raise UsageError(
@@ -39,6 +45,12 @@ class Choice:
             )
         if not self.dead_letters and (self.kind or self.reason or self.text):
             raise UsageError("--kind, --dead-because and --search choose among --dead-letters.")
+        if self.reason == DeadReason.CANCELLED:
+            raise UsageError(
+                "A job that a person called off is no dead letter, so --dead-because cancelled chooses none.",
+                hint="`autocode-jobs jobs list --status dead` shows which there are. "
+                "Name it: autocode-jobs jobs retry ID --reason TEXT",
+            )
         if self.ids:
             return list(dict.fromkeys(self.ids))
         return [job.job_id for job in desk.dead_letters(kind=self.kind, reason=self.reason, text=self.text)]
@@ -47,18 +59,39 @@ class Choice:
 def retry(choice: Choice, *, reason: str, start: Start, attempts: int, yes: bool, json: bool) -> int:
     """Retry dead jobs after showing what that does; return 1 if one of them was refused.
 
+    What can only be refused is refused before anything is shown or asked, and each refusal is in the audit.
+
     Raises:
+        JobNotDead: the only job that was named isn't dead.
         JobNotFound: a job that was named doesn't exist; nothing was changed.
-        UsageError: nothing was chosen, or nobody is there to ask; nothing was changed.
+        UsageError: no reason, nothing was chosen, or nobody is there to ask; nothing was changed.
     """
     screen = Screen(json_mode=json)
+    reason = required(reason, "reason")
     with at_desk() as desk:
         previews = [desk.preview(job_id) for job_id in choice.jobs(desk)]
         if not previews:
             screen.note("No dead letter fits; nothing was changed.")
             return 0
+
+        def ask(each: RetryPreview) -> str:
+            try:
+                job = desk.retry(each.job_id, reason=reason, rev=each.rev, start=start, attempts=attempts)
+            except RevisionMoved:
+                # what lives moves all the time, and that isn't why it can't be retried
+                if (now := desk.get(each.job_id)).status is JobStatus.DEAD or each.dead:
+                    raise
+                raise JobNotDead(f"Job {each.job_id} is {now.status}, not dead.") from None
+            if json:
+                screen.emit(job)
+            return _retried(job, each.rev)
+
+        refused = _each(screen, [each for each in previews if not each.dead], ask, alone=len(previews) == 1)
+        previews = [each for each in previews if each.dead]
+        if not previews:
+            return 1
         for each in previews:
-            _show(screen, each, start)
+            _show(screen, each, start, attempts)
         if not yes and not confirmed(
             screen,
             f"Retry {plural(len(previews), 'job')}?",
@@ -66,52 +99,47 @@ def retry(choice: Choice, *, reason: str, start: Start, attempts: int, yes: bool
             hint="Say --yes.",
         ):
             raise UsageError("Nothing was retried.", hint="Name the jobs to retry.")
-        return _each(
-            screen,
-            [each.job_id for each in previews],
-            {each.job_id: each for each in previews},
-            lambda job_id, rev: desk.retry(job_id, reason=reason, rev=rev, start=start, attempts=attempts),
-            json=json,
-        )
+        refused += _each(screen, previews, ask, alone=len(previews) + refused == 1)
+    return 1 if refused else 0
 
 
 def cancel(ids: Sequence[str], *, reason: str, json: bool) -> int:
     """Call jobs off; return 1 if one of them was refused.
 
     Raises:
+        JobFinished: the only job that was named has a result, or died without having been called off.
         JobNotFound: there is no such job; nothing was changed.
+        UsageError: no reason; nothing was changed.
     """
     screen = Screen(json_mode=json)
+    reason = required(reason, "reason")
     with at_desk() as desk:
-        chosen = list(dict.fromkeys(ids))
-        for job_id in chosen:
-            desk.get(job_id)
-        return _each(screen, chosen, {}, lambda job_id, _: desk.cancel(job_id, reason=reason), json=json)
+        before = [desk.get(job_id) for job_id in dict.fromkeys(ids)]
+
+        def ask(each: Job) -> str:
+            job = desk.cancel(each.job_id, reason=reason)
+            if json:
+                screen.emit(job)
+            return _called_off(job, before=each)
+
+        return 1 if _each(screen, before, ask, alone=len(before) == 1) else 0
 
 
-def _each(
-    screen: Screen,
-    ids: Sequence[str],
-    previews: dict[str, RetryPreview],
-    act: Callable[[str, int], Job],
-    *,
-    json: bool,
-) -> int:
-    failed = 0
-    for job_id in ids:
+def _each(screen: Screen, chosen: Sequence[T], ask: Callable[[T], str], *, alone: bool) -> int:
+    """Ask for each and say what came of it; return how many were refused. One that is *alone* raises."""
+    refused = 0
+    for each in chosen:
         try:
-            job = act(job_id, previews[job_id].rev if job_id in previews else 0)
+            told = ask(each)
         except JobsError as error:
-            if len(ids) == 1:
+            if alone:
                 raise
-            failed += 1
+            refused += 1
             screen.fail(error.detail, error.hint)
             continue
-        if json:
-            screen.emit(job)
-        else:
-            screen.say(f"{job.job_id}  {_state(job)}")
-    return 1 if failed else 0
+        if not screen.json_mode:
+            screen.say(told)
+    return refused
 
 
 def _state(job: Job) -> str:
@@ -120,10 +148,28 @@ def _state(job: Job) -> str:
     return f"{state}, {job.note}" if called_off else state
 
 
-def _show(screen: Screen, preview: RetryPreview, start: Start) -> None:
+def _retried(job: Job, rev: int) -> str:
+    if job.rev == rev:
+        return (
+            f"{job.job_id}  retry taken; the service has yet to show it: autocode-jobs jobs show {job.job_id}"
+        )
+    return f"{job.job_id}  {_state(job)}"
+
+
+def _called_off(job: Job, *, before: Job) -> str:
+    if before.reason is DeadReason.CANCELLED:
+        return f"{job.job_id}  {_state(job)}: it was called off before"
+    if job.status is JobStatus.DEAD:
+        return f"{job.job_id}  {_state(job)}"
+    if job.status is JobStatus.RUNNING:
+        ends = f"it ends itself, or is ended after {CANCEL_GRACE_SECONDS:g} s"
+        return f"{job.job_id}  {_state(job)}; asked to stop: {ends}"
+    return f"{job.job_id}  {_state(job)}; called off: no further attempt begins"
+
+
+def _show(screen: Screen, preview: RetryPreview, start: Start, attempts: int) -> None:
     """Say what will be reused, what runs again and what may happen twice."""
-    state = "" if preview.dead else "  (not dead: it will be refused)"
-    screen.note(f"{preview.job_id}{state}")
+    screen.note(preview.job_id)
     if start == "start":
         screen.note(f"  runs again: every step ({plural(len(preview.reused), 'checkpoint')} not reused)")
     else:
@@ -136,4 +182,5 @@ def _show(screen: Screen, preview: RetryPreview, start: Start) -> None:
         screen.note(f"  not repeated: {', '.join(preview.effects_done)}")
     if preview.effects_open:
         screen.note(f"  MAY HAPPEN AGAIN: {', '.join(preview.effects_open)}")
-    screen.note(f"  dead again after {preview.max_attempts_after} failed attempts in all")
+    in_all = preview.max_attempts_after - ATTEMPTS + attempts
+    screen.note(f"  dead again after {attempts} more that fail, {in_all} in all")

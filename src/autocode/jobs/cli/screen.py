@@ -17,7 +17,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from autocode.jobs.resource import Job
 
-__all__ = ["Screen", "bytes_text", "local_time", "plural", "visible"]
+__all__ = ["Screen", "bytes_text", "local_time", "plural", "visible", "zone"]
 
 _log = logging.getLogger(__name__)
 
@@ -194,11 +194,24 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
 
 def local_time(text: str | None, *, seconds: bool = True) -> str:
-    """Return a time of the contract in the user's own zone, or a hyphen where there is none."""
+    """Return a time of the contract as the user's clock counts now, or a hyphen where there is none.
+
+    Args:
+        text: the time.
+        seconds: whole, with the zone behind it; else without both, for a table whose title has the zone.
+    """
     if text is None:
         return "-"
-    return (
-        datetime.fromisoformat(text)
-        .astimezone()
-        .strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
-    )
+    # by today's offset, winter or summer: then all times on a screen have one zone, and can be compared
+    moment = datetime.fromisoformat(text).astimezone(_now().tzinfo)
+    return f"{moment:%Y-%m-%d %H:%M:%S} {zone()}" if seconds else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def zone() -> str:
+    """Return the zone of :func:`local_time`: ``UTC``, or how far it is from there as in ``+02:00``."""
+    now = _now()
+    return now.isoformat(timespec="seconds")[19:] if now.utcoffset() else "UTC"
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()

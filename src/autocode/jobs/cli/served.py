@@ -6,6 +6,7 @@ import time
 from typing import Final
 
 from autocode.jobs.cli.desk import remote
+from autocode.jobs.cli.outlook import why_dead
 from autocode.jobs.cli.progress import JobView
 from autocode.jobs.cli.screen import Screen
 from autocode.jobs.engine.announce import lives
@@ -68,6 +69,7 @@ def handed_over(screen: Screen, job: Job) -> None:
         return
     screen.say(f"{job.job_id}  {job.status}", style="bold")
     screen.row("see it", f"autocode-jobs jobs show {job.job_id}")
+    screen.row("get it", "autocode-jobs artifacts get DIGEST -o FOLDER, once it is complete")
 
 
 def export_elsewhere(screen: Screen, payload: ExportPayload, *, wait: bool) -> int:
@@ -89,8 +91,8 @@ def export_elsewhere(screen: Screen, payload: ExportPayload, *, wait: bool) -> i
     if screen.json_mode:
         screen.emit(job)
     if job.result is None:
-        detail = "No attempt left an error." if job.error is None else job.error.detail
-        screen.fail(f"Job {job.job_id} is dead ({job.reason}): {detail}", job.error.hint if job.error else "")
+        detail, step = why_dead(job, None)
+        screen.fail(f"Job {job.job_id} is dead ({job.reason}): {detail}", step)
         return 1
     if not screen.json_mode:
         screen.say(f"Exported by {client.url}.", style="bold green")

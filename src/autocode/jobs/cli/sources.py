@@ -60,7 +60,7 @@ def everything_in(places: Iterable[Place]) -> list[Selection]:
     if not found:
         raise UsageError(
             "No agent's usual folder has files in it.",
-            hint="Name a folder: autocode-jobs export PATH. `autocode-jobs doctor` shows where was looked.",
+            hint="`autocode-jobs doctor` shows where was looked. Name a folder: autocode-jobs export PATH",
         )
     return found
 

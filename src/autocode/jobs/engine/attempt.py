@@ -16,7 +16,7 @@ import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
-from prefect.states import Cancelled, Completed
+from prefect.states import Cancelled, Completed, Failed
 
 from autocode.jobs.engine.adopt import accept
 from autocode.jobs.engine.context import AttemptContext
@@ -24,7 +24,7 @@ from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.lease import LeaseKeeper
 from autocode.jobs.engine.messages import completed_message, failed_message
 from autocode.jobs.engine.outage import outlast
-from autocode.jobs.engine.problems import problem
+from autocode.jobs.engine.problems import problem, title_for_prefect
 from autocode.jobs.engine.reconcile import Reconciler
 from autocode.jobs.engine.run_page import RunPage
 from autocode.jobs.engine.run_reports import Reports
@@ -68,7 +68,7 @@ _REPORT_SECONDS: Final = 2.0
 
 
 class AttemptFailed(Exception):
-    """Ends the flow run as ``Failed``; its message is the problem's detail, redacted, and what follows."""
+    """Ends the flow run as ``Failed``; its text is the problem's title, and what follows."""
 
 
 class _FencedOff(AttemptFailed):
@@ -89,10 +89,11 @@ async def run_attempt(kind: Kind[Any], payload: Mapping[str, Any], tasks: Sequen
     Returns:
         The state in which the flow's run ends; the flow returns it as it is, and who calls the flow gets the
         digest of the committed result. ``Completed`` says which steps were reused; ``Cancelled`` it is where
-        the job was called off.
+        the job was called off. ``Failed`` holds an :class:`AttemptFailed`, raised for who calls the flow:
+        the attempt ended without a result; the ledger says why, and what comes next.
 
     Raises:
-        AttemptFailed: the attempt ended without a result; the ledger says why, and what comes next.
+        AttemptFailed: somebody else ended the attempt, and tells of it.
         AttemptEnded: this run may not begin the attempt, for instance since it ran before.
     """
     run_context = FlowRunContext.get()
@@ -133,9 +134,13 @@ async def _work(
             _log.info("attempt complete", extra={"digest": produced.digest})
     except _FencedOff:
         raise
-    except AttemptFailed:
+    except AttemptFailed as failed:
         await page.finish()
-        raise
+        # raised, Prefect would write the name of its class before the words
+        state: State[Any] = Failed(message=str(failed), data=failed)
+        # the next attempt is a run of its own, whatever Prefect's settings say of retries
+        state.state_details.retriable = False
+        return state
     except JobCancelled as called_off:
         await page.finish()
         return Cancelled(message=called_off.detail)
@@ -220,19 +225,20 @@ async def _perform(
         told = problem(error, step=job.current if job else None, attempt=attempt.n, at=db.clock.now())
         ending = partial(attempts.end, db, attempt.job_id, attempt.n, error=told, token=attempt.token)
         await asyncio.to_thread(outlast, db, _waiting(), ending, _outcome(error))
-        raise AttemptFailed(await asyncio.to_thread(_with_what_follows, told["detail"], context)) from error
+        raise AttemptFailed(await asyncio.to_thread(_said_in_prefect, error, context)) from error
     return produced
 
 
-def _with_what_follows(detail: str, context: AttemptContext) -> str:
+def _said_in_prefect(error: Exception, context: AttemptContext) -> str:
     attempt = context.attempt
+    told = f"{title_for_prefect(error)} (`autocode-jobs jobs explain {attempt.job_id}` says more)."
     try:
         with context.system.db.read() as tx:
             rows = queries.load(tx, attempt.job_id, history=False)
     except LedgerUnavailable:
-        return detail
+        return told
     own = next(row for row in rows.attempts if row.n == attempt.n)
-    return failed_message(detail, rows, own)
+    return failed_message(told, rows, own)
 
 
 def _outcome(error: Exception) -> Outcome:

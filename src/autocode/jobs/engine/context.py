@@ -22,7 +22,7 @@ from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore, Staging
 from autocode.jobs.store.staging import LocalStaging
 
-__all__ = ["AttemptContext", "folder_of"]
+__all__ = ["AttemptContext", "folder_of", "known_roots"]
 
 Q = ParamSpec("Q")
 T = TypeVar("T")
@@ -52,13 +52,22 @@ class _StagedOutput:
         return Produced(info.digest, info.size, self._media_type, tuple(sorted(set(needs))))
 
 
+def known_roots(home: Home, environ: Mapping[str, str], user_home: Path) -> dict[str, Path]:
+    """Return the folders that payloads may name: the tools' usual places, and those added to the home.
+
+    Raises:
+        HomeUnusable: the home's list of roots can't be read.
+    """
+    return {usual.name: usual.path for usual in usual_roots(environ, user_home)} | home.roots()
+
+
 def folder_of(home: Home, root: str, environ: Mapping[str, str], user_home: Path) -> Path:
     """Return the folder of the root called *root*: one that was added to the home, else a tool's usual place.
 
     Raises:
         UsageError: neither knows the name; the hint lists the names that are known.
     """
-    known = {usual.name: usual.path for usual in usual_roots(environ, user_home)} | home.roots()
+    known = known_roots(home, environ, user_home)
     if root not in known:
         raise UsageError(
             f"No root is called {root!r}.", hint="Known roots: " + (", ".join(sorted(known)) or "none") + "."

@@ -51,8 +51,15 @@ def completed_message(digest: str, *, done: int, reused: int) -> str:
 
 
 def failed_message(detail: str, rows: JobRows, attempt: sa.Row[Any]) -> str:
-    """Return the message of a run that failed by itself: *detail* says why, then comes what follows; pure."""
-    return f"{detail} {what_follows(rows, attempt)}"
+    """Return the message of a run that failed by itself; pure.
+
+    Args:
+        detail: why, in words that Prefect may keep: no path, nothing of a session.
+        rows: the job.
+        attempt: the run's attempt, which has ended.
+    """
+    stop = "" if detail.endswith((".", "!", "?")) else "."
+    return f"{detail}{stop} {what_follows(rows, attempt)}"
 
 
 def what_follows(rows: JobRows, attempt: sa.Row[Any]) -> str:
@@ -79,7 +86,7 @@ def _goes_on(rows: JobRows, attempt: sa.Row[Any]) -> tuple[str, bool]:
         last = latest.n - 1 + job.max_attempts - counted
         verb = "is under way since" if latest.begun_at is not None else "follows at"
         return f"attempt {latest.n} of {last} {verb} {_clock(latest.begun_at or latest.due_at)}", True
-    return f"the job is dead, to try again: autocode-jobs jobs retry {job.job_id}", False
+    return f"the job is dead, to try again: autocode-jobs jobs retry {job.job_id} --reason TEXT", False
 
 
 def _clock(moment: datetime) -> str:

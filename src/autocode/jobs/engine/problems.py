@@ -1,4 +1,8 @@
-"""From an exception to the contract's ``error`` object, with nothing in it that must not be shown."""
+"""From an exception to the contract's ``error`` object, with nothing in it that must not be shown.
+
+The ledger keeps a problem's detail for the job's own people, and a detail may name a file of theirs.
+Prefect's database has other readers, so it gets the title alone.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from autocode.jobs.clock import rfc3339
 from autocode.jobs.errors import JobsError, StepTimedOut, UnexpectedError, is_transient
 from autocode.jobs.redaction import DEFAULT_POLICY, Redactor
 
-__all__ = ["presentable", "problem"]
+__all__ = ["StepFailed", "presentable", "problem", "title_for_prefect"]
 
 _DETAIL_LIMIT: Final = 2000
 """Characters of an error's detail that are kept: some libraries quote their whole input."""
@@ -18,14 +22,34 @@ _DETAIL_LIMIT: Final = 2000
 def presentable(error: Exception) -> JobsError:
     """Return *error* as one of ours, its text redacted and shortened.
 
-    Prefect stores an exception's message in a state, and an event shows it to users; a library's message may
-    quote a transcript.
+    An event shows it to users, and a library's message may quote a transcript.
     """
     if isinstance(error, JobsError):
         return error
     if isinstance(error, TimeoutError):
         return StepTimedOut(_clean(f"{type(error).__name__}: {error}"))
     return UnexpectedError(_clean(f"{type(error).__name__}: {error}"))
+
+
+class StepFailed(Exception):
+    """Ends a task run in Prefect: its text is what Prefect may keep, and *error* is what happened.
+
+    Args:
+        error: the step's own error.
+    """
+
+    def __init__(self, error: JobsError) -> None:
+        super().__init__(title_for_prefect(error))
+        self.error = error
+
+
+def title_for_prefect(error: Exception) -> str:
+    """Return what Prefect may keep of *error*: its title, and the class of one that isn't ours."""
+    shown = presentable(error)
+    if not isinstance(shown, UnexpectedError):
+        return shown.title
+    name = shown.detail.partition(":")[0]
+    return f"{shown.title} ({name})" if name.isidentifier() else shown.title
 
 
 def problem(error: Exception, *, step: str | None, attempt: int, at: datetime) -> dict[str, Any]:

@@ -95,9 +95,9 @@ def _where(report: AttemptReport) -> list[str]:
     job_id = report.rows.job.job_id
     commands = [f"autocode-jobs jobs explain {job_id}"]
     if report.rows.job.result_digest is not None:
-        commands.append(f"autocode-jobs artifacts get {job_id}")
+        commands.append(f"autocode-jobs artifacts get {report.rows.job.result_digest}")
     elif report.rows.attempts[-1].ended_at is not None:
-        commands.append(f"autocode-jobs jobs retry {job_id}")
+        commands.append(f"autocode-jobs jobs retry {job_id} --reason TEXT")
     note = "Restarting this run in Prefect does nothing: one run is one attempt. Look here:"
     return ["## Where to go on", "", note, "", "```", *commands, "```"]
 

@@ -20,9 +20,9 @@ from prefect.utilities.annotations import opaque
 from autocode.jobs import crash
 from autocode.jobs.engine.batch import Batch
 from autocode.jobs.engine.context import AttemptContext
-from autocode.jobs.engine.problems import presentable
+from autocode.jobs.engine.problems import StepFailed, presentable
 from autocode.jobs.engine.threads import in_daemon_thread
-from autocode.jobs.errors import AttemptEnded, JobsError, LedgerUnavailable, is_transient
+from autocode.jobs.errors import AttemptEnded, LedgerUnavailable, is_transient
 from autocode.jobs.kinds import Chain, I, Kind, P, Produced, Step
 from autocode.jobs.ledger import results
 from autocode.jobs.ledger.checkpoints import MemoKey
@@ -82,10 +82,12 @@ def step_task(step: Step[Any]) -> StepTask:
             await _announce(call, None)
         try:
             return await call.perform()
-        except JobsError:
-            raise
         except Exception as error:
-            raise presentable(error) from error
+            shown = presentable(error)
+            if shown is not error:
+                shown.__cause__ = error
+            # Prefect keeps an exception's text, and a detail may name a file
+            raise StepFailed(shown) from error
 
     declare = task(
         name=step.name,
@@ -142,7 +144,7 @@ async def _unless_stopped(context: AttemptContext, work: asyncio.Future[T]) -> T
 
 async def _may_retry(_task: Any, task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - signature is Prefect's
     error = await state.aresult(raise_on_failure=False)
-    return isinstance(error, BaseException) and is_transient(error)
+    return isinstance(error, StepFailed) and is_transient(error.error)
 
 
 class PrefectJob:
@@ -213,7 +215,11 @@ class PrefectJob:
             retry_condition_fn=_announcing(call),
         )
         state = await configured(opaque(call), return_state=True)
-        return await state.aresult()
+        try:
+            return await state.aresult()
+        except StepFailed as failed:
+            error = failed.error
+        raise error
 
     def read(self, digest: str) -> bytes:
         """Return a small object whole."""

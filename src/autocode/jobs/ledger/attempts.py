@@ -184,10 +184,14 @@ def _refusal(tx: sa.Connection, job: sa.Row[Any], n: int) -> AttemptEnded:
     latest = rows[-1]
     over = f"Attempt {n} of job {job.job_id} can't begin"
     if job.result_digest is not None:
-        why, hint = "the job has its result", f"See it with: autocode-jobs artifacts get {job.job_id}."
+        # no full stop behind a command: it would be copied with it
+        why, hint = "the job has its result", f"See it with: autocode-jobs artifacts get {job.result_digest}"
     elif latest.ended_at is not None or job.cancel_requested_at is not None:
         state = "was cancelled" if job.cancel_requested_at is not None else "is dead"
-        why, hint = f"the job {state}", f"To try it again: autocode-jobs jobs retry {job.job_id}."
+        why, hint = (
+            f"the job {state}",
+            f"To try it again: autocode-jobs jobs retry {job.job_id} --reason TEXT",
+        )
     elif latest.n != n:
         why, hint = (
             f"the job goes on in attempt {latest.n}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,10 +14,19 @@ from autocode.jobs.clock import rfc3339
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 
-__all__ = ["GENESIS", "append", "append_in", "broken_link", "entries"]
+__all__ = ["GENESIS", "CalledOff", "append", "append_in", "broken_link", "called_off", "entries"]
 
 GENESIS: Final = digest_of(b"")
 """What the first entry names as the one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalledOff:
+    """Who called a job off, when, and why."""
+
+    at: datetime
+    actor: str
+    reason: str
 
 
 def append(
@@ -101,6 +111,25 @@ def entries(db: Database, *, target: str | None = None) -> Sequence[sa.Row[Any]]
         query = query.where(t.audit.c.target == target)
     with db.read() as tx:
         return tx.execute(query).all()
+
+
+def called_off(db: Database, job_id: str) -> CalledOff | None:
+    """Return who called the job off last; ``None`` where nobody did, or it was retried since."""
+    query = (
+        sa.select(t.audit)
+        .where(
+            t.audit.c.target == job_id,
+            t.audit.c.action.in_(("retry", "cancel")),
+            t.audit.c.outcome == "accepted",
+        )
+        .order_by(t.audit.c.seq.desc())
+        .limit(1)
+    )
+    with db.read() as tx:
+        last = tx.execute(query).first()
+    if last is None or last.action != "cancel":
+        return None
+    return CalledOff(last.at, last.actor, last.reason)
 
 
 def broken_link(db: Database) -> int | None:

@@ -12,12 +12,26 @@ import sqlalchemy as sa
 
 from autocode.jobs.canonical import canonical_json
 from autocode.jobs.clock import parse_time, rfc3339
-from autocode.jobs.ledger import audit
+from autocode.jobs.errors import Transient
+from autocode.jobs.ledger import attempts, audit
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database, new_epoch
 from autocode.jobs.ledger.types import Json, UtcTime
+from autocode.jobs.projection import Outcome
 
-__all__ = ["Form", "Needed", "begin_load", "columns", "end_load", "lines", "load", "needed", "whose"]
+__all__ = [
+    "AttemptNotRestored",
+    "Form",
+    "Needed",
+    "begin_load",
+    "columns",
+    "end_load",
+    "let_go",
+    "lines",
+    "load",
+    "needed",
+    "whose",
+]
 
 _BATCH: Final = 1000
 """Rows read and written at a time: the memory that a copy needs doesn't grow with the ledger."""
@@ -39,6 +53,14 @@ _TENTATIVE: Final = "attempt:%"
 
 _LONGEST_CHAIN: Final = 8
 """How many objects may need one another in a row; an export has two."""
+
+
+class AttemptNotRestored(Transient):
+    """The job was running when the backup was made that this ledger was restored from."""
+
+    type = "attempt-not-restored"
+    title = "The job was running when the backup was made"
+    default_hint = "Nothing to do: the next attempt goes on from the last checkpoint in the backup."
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +191,35 @@ def end_load(db: Database, *, actor: str, reason: str) -> str:
             data={"epoch": epoch},
         )
     return epoch
+
+
+def let_go(db: Database) -> None:
+    """Part the jobs of a restored ledger from the processes and runs of the one that was backed up.
+
+    An attempt that ran at the time of the backup is lost: its process isn't of this ledger. One that waited
+    gets a run of this ledger's own, and of those that are over nobody tells Prefect any more. Idempotent.
+    """
+    open_ = t.attempts.c.ended_at.is_(None)
+    begun = t.attempts.c.begun_at.is_not(None)
+    with db.write() as tx:
+        ran = tx.execute(sa.select(t.attempts.c.job_id, t.attempts.c.n).where(open_, begun)).all()
+        waited = sa.update(t.attempts).where(open_, sa.not_(begun))
+        tx.execute(waited.values(flow_run_id=None, holder=None))
+    for row in ran:
+        lost = AttemptNotRestored("The job was running when the backup was made.")
+        error = {
+            "type": lost.type,
+            "title": lost.title,
+            "detail": lost.detail,
+            "hint": lost.hint,
+            "step": None,
+            "attempt": row.n,
+            "retryable": True,
+            "at": rfc3339(db.clock.now()),
+        }
+        attempts.end(db, row.job_id, row.n, Outcome.LOST, error=error)
+    with db.write() as tx:
+        tx.execute(sa.update(t.attempts).where(sa.not_(open_)).values(run_closed=True))
 
 
 def _row(line: bytes, name: str, forms: Mapping[str, Form]) -> dict[str, Any]:

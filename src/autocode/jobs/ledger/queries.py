@@ -158,10 +158,19 @@ def newest_first(query: sa.Select[Any]) -> sa.Select[Any]:
     return query.order_by(t.jobs.c.enqueued_at.desc(), t.jobs.c.job_id.desc())
 
 
-def list_jobs(db: Database, *, limit: int = 50) -> list[Job]:
-    """Return the newest *limit* jobs with their histories, newest first; see ``listing.page`` for pages."""
+def list_jobs(
+    db: Database, conditions: Sequence[sa.ColumnElement[bool]] = (), *, limit: int = 50
+) -> list[Job]:
+    """Return the newest *limit* jobs with their histories, newest first; see ``listing.page`` for pages.
+
+    Args:
+        db: the ledger.
+        conditions: on ``jobs`` joined with ``statuses``, as a filter gives them; none: all jobs.
+        limit: at most so many.
+    """
+    query = newest_first(sa.select(t.jobs.c.job_id).join(t.statuses)).where(*conditions).limit(limit)
     with db.read() as tx:
-        ids = tx.execute(newest_first(sa.select(t.jobs.c.job_id)).limit(limit)).scalars().all()
+        ids = tx.execute(query).scalars().all()
         found = load_many(tx, ids, reach="all")
     return [resource(rows, rows.status._mapping) for rows in found]  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
 

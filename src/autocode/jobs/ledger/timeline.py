@@ -171,10 +171,18 @@ _ORDER: Final[Sequence[type]] = Entry.__args__
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A job as it is now, and how it came to be so."""
+    """A job as it is now, and how it came to be so; ``restored_at``: when its ledger was made of a backup."""
 
     job: Job
     entries: tuple[Entry, ...]
+    restored_at: datetime | None = None
+
+    def is_restored(self, attempt: int) -> bool:
+        """Say whether the attempt is older than the restore that made this ledger, and so is its run."""
+        seen = [
+            each.at for each in self.entries if isinstance(each, Begun | Ended) and each.attempt == attempt
+        ]
+        return self.restored_at is not None and bool(seen) and min(seen) <= self.restored_at
 
 
 def explain(db: Database, job_id: str) -> Timeline:
@@ -194,8 +202,14 @@ def explain(db: Database, job_id: str) -> Timeline:
             *_unaudited_cancels(tx, job_id),
             *_step_retries(tx, rows.job),
         ]
+        restored = tx.execute(
+            sa.select(t.audit.c.at)
+            .where(t.audit.c.action == "restore")
+            .order_by(t.audit.c.seq.desc())
+            .limit(1)
+        ).scalar()
     job = resource(rows, rows.status._mapping)  # noqa: SLF001 - Row._mapping is SQLAlchemy's documented name
-    return Timeline(job, tuple(sorted(found, key=_place)))
+    return Timeline(job, tuple(sorted(found, key=_place)), restored)
 
 
 def _place(entry: Entry) -> tuple[datetime, int, int]:

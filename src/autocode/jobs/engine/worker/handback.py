@@ -42,16 +42,17 @@ class RunCancelled(Transient):
 
     type = "run-cancelled"
     title = "The run of this attempt was cancelled in Prefect"
-    default_hint = "To end the job itself, cancel the job: autocode-jobs jobs cancel JOB."
+    default_hint = "To end the job itself, cancel the job: autocode-jobs jobs cancel JOB --reason TEXT"
 
 
-def hand_back(system: System, run: FlowRun, holder: str | None) -> bool | None:
+def hand_back(system: System, run: FlowRun, holder: str | None, *, orphaned: bool = False) -> bool | None:
     """End the run's attempt as interrupted, which uses no budget. Idempotent.
 
     Args:
         system: the opened home.
         run: the flow run.
         holder: end it only if this process runs it, or nobody began it; ``None``: whoever runs it.
+        orphaned: the worker is gone without having asked for it; the attempt's error says so.
 
     Returns:
         Whether the attempt is handed back; ``False`` where it ended in another way or is somebody else's;
@@ -60,7 +61,8 @@ def hand_back(system: System, run: FlowRun, holder: str | None) -> bool | None:
     Raises:
         LedgerUnavailable: the database can't be reached.
     """
-    return _end(system, run, holder, Outcome.INTERRUPTED, None)
+    why = AttemptLost("The worker that ran it was killed or died, so its process handed it back.")
+    return _end(system, run, holder, Outcome.INTERRUPTED, why if orphaned else None)
 
 
 def cancel_attempt(system: System, run: FlowRun, holder: str) -> bool | None:

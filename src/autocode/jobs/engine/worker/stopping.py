@@ -148,7 +148,8 @@ class Stop:
     def _hand_back(self) -> None:
         handed: bool | None = False
         with suppress(JobsError):
-            handed = hand_back(self._system(), self._run, self._holder)
+            orphaned = self._reason is Reason.ORPHANED
+            handed = hand_back(self._system(), self._run, self._holder, orphaned=orphaned)
         if handed is False:
             # it ended by itself a moment ago: let it tell Prefect how
             self._flow_over.wait(HAND_BACK_SECONDS)

@@ -142,6 +142,8 @@ def _load(reader: Reader, label: Label, into: Path, *, actor: str, store: LocalS
         settings = read_settings(reader, None if store is None else into)
         with db.read() as tx:
             index, totals = read_store(reader, portable.needed(tx), store)
+        if store is not None:
+            portable.let_go(db)
     finally:
         db.close()
     return _Loaded([*tables, *settings, index], rows, totals, epoch)
@@ -228,7 +230,9 @@ def _opened(file: Path, progress: Progress) -> Iterator[Reader]:
     try:
         # a pipe is no file that could be read twice, and opening one would wait for its writer
         if not file.is_file():
-            raise UsageError(f"{file} is no file.", hint="Name a file that `autocode-jobs backup` wrote.")
+            raise UsageError(
+                f"{file} is no file.", hint="Name a file that `autocode-jobs backup FILE` wrote."
+            )
         archive = file.open("rb")
     except OSError as error:
         raise UsageError(f"{file} can't be read: {error.strerror}.", hint="Check its permissions.") from error

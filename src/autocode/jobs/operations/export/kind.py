@@ -27,7 +27,15 @@ from autocode.jobs.redaction import DEFAULT_POLICY, CustomRules, Policy, Redacto
 __all__ = ["EXPORT", "bundle", "read", "scan"]
 
 EXPORT: Final = register(
-    Kind("export", payload=ExportPayload, flow="export.py:export", max_attempts=5, time_limit=6 * 3600.0)
+    Kind(
+        "export",
+        payload=ExportPayload,
+        flow="export.py:export",
+        max_attempts=5,
+        time_limit=6 * 3600.0,
+        # a payload sorts its sources, so where each stood in the request isn't known
+        roots=lambda payload: [("/sources", source.root) for source in payload.sources],
+    )
 )
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9._-]+")
