@@ -11,17 +11,20 @@ from pathlib import Path
 import httpx
 import pytest
 
+from postgres_world import temporary_home
 from service_command import PARTS, Service, until
 
 pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Give a service that the module's tests share, and leave nothing of it running."""
-    service = Service(tmp_path_factory.mktemp("up") / "home")
-    yield service
-    service.close()
+def shared() -> Iterator[Service]:
+    """Give a service that the module's tests share, and leave nothing of it, running or lying about."""
+    with temporary_home() as home:
+        data = os.environ["AUTOCODE_POSTGRES_FOLDER"]
+        service = Service(home.path, environ={"AUTOCODE_POSTGRES_FOLDER": data})
+        yield service
+        service.close()
 
 
 @pytest.fixture
