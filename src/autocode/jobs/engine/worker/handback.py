@@ -42,7 +42,7 @@ class RunCancelled(Transient):
 
     type = "run-cancelled"
     title = "The run of this attempt was cancelled in Prefect"
-    default_hint = "To end the job itself, cancel the job: autocode-jobs jobs cancel JOB --reason TEXT"
+    default_hint = "To end the job itself, cancel the job: `autocode-jobs jobs cancel JOB --reason TEXT`."
 
 
 def hand_back(system: System, run: FlowRun, holder: str | None, *, orphaned: bool = False) -> bool | None:
