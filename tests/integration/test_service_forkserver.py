@@ -83,6 +83,14 @@ def test_a_forked_command_has_its_own_environment_log_and_status(forks: Forks) -
     assert status(forks.spawn("no-such-command")) == 2
 
 
+def test_parts_that_end_at_once_are_forked_all_the_same(forks: Forks) -> None:
+    """A part may have read what it is to be, and hung up, before the fork server's owner is done telling it."""
+    process = forks.server.pid
+
+    assert {status(forks.spawn("--version")) for _ in range(40)} == {0}
+    assert forks.server.pid == process
+
+
 def test_a_forked_part_leads_a_session_and_ends_in_order(forks: Forks) -> None:
     """SIGTERM ends it with status 0; SIGKILL with -9; each time its file says no longer that it runs."""
     part = forks.reconcile()

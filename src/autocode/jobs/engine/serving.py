@@ -91,7 +91,7 @@ def remembered(home: Home) -> str | None:
     """
     try:
         return str(json.loads(memory(home).read_text("utf-8"))["database"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HomeUnusable(

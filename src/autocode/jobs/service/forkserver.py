@@ -128,7 +128,9 @@ class ForkServer:
                     send(self._control, Frame(Op.SPAWN, part.number), [its.fileno()])
                 self._wait_for(part)
                 sent = socket.send_fds(ours, [described], list(files))
-                ours.sendall(described[sent:])
+                # a part that has read it all may have hung up, and then even nothing can't be sent
+                if rest := described[sent:]:
+                    ours.sendall(rest)
         except OSError as error:
             _log.warning("a part can't be forked: %s", error)
             self._hang_up()
