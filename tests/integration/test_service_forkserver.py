@@ -84,7 +84,7 @@ def test_a_forked_command_has_its_own_environment_log_and_status(forks: Forks) -
 
 
 def test_parts_that_end_at_once_are_forked_all_the_same(forks: Forks) -> None:
-    """A part may have read what it is to be, and hung up, before the fork server's owner is done telling it."""
+    """A part may have read what it is to be, and hung up, before its owner is done telling it."""
     process = forks.server.pid
 
     assert {status(forks.spawn("--version")) for _ in range(40)} == {0}
