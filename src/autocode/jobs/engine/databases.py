@@ -87,7 +87,7 @@ def own(home: Home) -> Choice:
     file = _pointer(home)
     try:
         kind = json.loads(file.read_text("utf-8"))["kind"]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Choice("sqlite")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HomeUnusable(
