@@ -37,11 +37,14 @@ def outcomes(world: World) -> list[str | None]:
     return [row.outcome for row in world.rows()]
 
 
+@pytest.mark.parametrize("state", [PENDING, RUNNING], ids=["Pending", "Running"])
 @pytest.mark.parametrize(("ours", "patience"), [(True, PENDING_SECONDS), (False, FOREIGN_PENDING_SECONDS)])
-def test_a_run_that_stays_pending_is_given_up(served: World, ours: bool, patience: float) -> None:
-    """Pending without a begun attempt for so long: lost, and its run closed; other pools get more time."""
+def test_a_run_that_nobody_claims_is_given_up(
+    served: World, ours: bool, patience: float, state: RunState
+) -> None:
+    """Pending or Running without a begun attempt for so long: lost, and closed; other pools get more time."""
     attempts.set_run(served.system.db, "job", 1, RUN)
-    served.runs.says, served.runs.ours = PENDING, ours
+    served.runs.says, served.runs.ours = state, ours
 
     served.look()
     early = served.look(after=patience - 2.5, step=2.5)

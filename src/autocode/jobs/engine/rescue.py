@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 PENDING_SECONDS: Final = 15.0
-"""How long a run of our pool may be ``Pending`` in Prefect without its attempt being claimed."""
+"""How long a run of our pool may be Pending or Running in Prefect without its attempt being claimed."""
 
 FOREIGN_PENDING_SECONDS: Final = 600.0
 """The same for other pools, whose workers may have to pull an image first."""
@@ -112,14 +112,16 @@ class Rescue:
         )
 
     def _stuck_pending(self, latest: sa.Row[Any], seen: SeenRun) -> Ending | None:
-        if latest.begun_at is not None or seen.state.type != "PENDING":
+        # Running, too: its process may have died between telling Prefect and claiming the attempt
+        if latest.begun_at is not None or seen.state.type not in {"PENDING", "RUNNING"}:
             self._changed(latest, "pending")
             return None
         patience = PENDING_SECONDS if seen.ours else FOREIGN_PENDING_SECONDS
         if self._holds(latest, "pending") < patience:
             return None
         return Ending(
-            Outcome.LOST, f"The run was pending for {patience:g} s, and no process began the attempt."
+            Outcome.LOST,
+            f"The run was {seen.state.type.lower()} for {patience:g} s, and no process began the attempt.",
         )
 
     def _stuck_cancelling(self, rows: JobRows, latest: sa.Row[Any], seen: SeenRun) -> Ending | None:
