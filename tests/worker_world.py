@@ -286,8 +286,3 @@ def run_flow_file(
             return run.id
 
     return asyncio.run(create())
-
-
-def workers_of(world: World, run_id: UUID) -> str:
-    """Return the part of the worker that executed the run, as its label says."""
-    return str(world.run_of(run_id).labels["prefect.worker.name"]).rpartition(" ")[2]
