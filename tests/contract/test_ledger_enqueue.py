@@ -227,7 +227,7 @@ def test_a_reader_sees_one_moment(database: Database, ledger_url: str) -> None:
 
 
 def test_open_jobs_are_those_to_look_at(database: Database) -> None:
-    """Reconcile is shown jobs that aren't over, that have facts to tell, or whose run's end Prefect lacks."""
+    """Reconcile is shown jobs that are open or untold, and those with an attempt or a run to end."""
     started(database, "running")
     for job_id in ("dead-untold", "dead-unclosed", "dead-settled"):
         started(database, job_id)
@@ -236,8 +236,11 @@ def test_open_jobs_are_those_to_look_at(database: Database) -> None:
     look(database, "dead-unclosed")
     look(database, "dead-settled")
     attempts.close_run(database, "dead-settled", 1)
+    jobs.enqueue(database, new_job("dead-unended"))
+    results.request_cancel(database, "dead-unended")
+    look(database, "dead-unended")
 
-    assert queries.open_jobs(database) == ["dead-unclosed", "dead-untold", "running"]
+    assert queries.open_jobs(database) == ["dead-unclosed", "dead-unended", "dead-untold", "running"]
 
 
 def test_begin_is_not_needed_for_open(database: Database) -> None:

@@ -17,9 +17,9 @@ from autocode.jobs.engine.rescue import (
     GRACE_SECONDS,
     PENDING_SECONDS,
 )
-from autocode.jobs.ledger import attempts, jobs, queries, results, schema
+from autocode.jobs.ledger import attempts, jobs, queries, results, schema, statuses
 from autocode.jobs.model import DeadReason, JobStatus
-from autocode.jobs.projection import Outcome, RunState
+from autocode.jobs.projection import Lease, Outcome, RunState
 from autocode.jobs.settings import CANCEL_GRACE_SECONDS, LEASE_SECONDS
 from ledger_world import new_job, problem, told
 from reconcile_world import RUN, World, served, template, world
@@ -192,6 +192,23 @@ def test_a_job_called_off_before_it_began_leaves_no_run_waiting(served: World) -
     assert outcomes(served) == ["cancelled"]
     assert served.runs.closed == [(RUN, Outcome.CANCELLED)]
     assert served.runs.told[0].startswith("the job was cancelled at ")
+
+
+def test_a_job_that_died_before_its_planned_attempt_was_ended_is_looked_at_again(served: World) -> None:
+    """A cancel may come between a look and its stamp: the job is told dead, and the next look ends it."""
+    attempts.set_run(served.system.db, "job", 1, RUN)
+    served.runs.says = SCHEDULED
+    results.request_cancel(served.system.db, "job")
+    statuses.stamp(served.system.db, "job", SCHEDULED, Lease.ALIVE)
+    stamped = queries.get(served.system.db, "job").status
+
+    asyncio.run(served.reconciler.sweep())
+    left = queries.open_jobs(served.system.db)
+
+    assert stamped is JobStatus.DEAD
+    assert outcomes(served) == ["cancelled"]
+    assert served.runs.closed == [(RUN, Outcome.CANCELLED)]
+    assert left == []
 
 
 def test_a_command_says_which_job_it_drives_while_it_lives(served: World) -> None:

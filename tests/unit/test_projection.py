@@ -88,15 +88,18 @@ def test_cancelled_and_ended_is_dead(run: RunState, outcome: Outcome) -> None:
     verdict = judged(attempt(1, outcome), run=run, cancel_requested=True)
 
     assert decided(verdict) == ("cancelled", JobStatus.DEAD, DeadReason.CANCELLED)
+    assert verdict.ends is None
 
 
 @pytest.mark.parametrize("run", EVERY_RUN, ids=str)
 @pytest.mark.parametrize("attempts", [[planned(1)], [attempt(1, Outcome.FAILED), planned(2)]], ids=len)
 def test_cancelled_before_it_began_is_dead(run: RunState, attempts: list[AttemptFacts]) -> None:
-    """A job that is called off while no attempt runs is dead at once."""
+    """A job that is called off while no attempt runs is dead at once, and its planned attempt is to end."""
     verdict = judged(*attempts, run=run, cancel_requested=True)
 
     assert decided(verdict) == ("cancelled", JobStatus.DEAD, DeadReason.CANCELLED)
+    assert verdict.ends is not None
+    assert verdict.ends.outcome is Outcome.CANCELLED
 
 
 @pytest.mark.parametrize("state", sorted(LIVE_STATES))

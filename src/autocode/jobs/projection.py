@@ -194,6 +194,12 @@ def _running(s: _Situation) -> Verdict:
     return Verdict("alive", JobStatus.RUNNING, note=note)
 
 
+def _cancelled(s: _Situation) -> Verdict:
+    # its run would otherwise wait in Prefect, only to be refused
+    ending = Ending(Outcome.CANCELLED, "The job was called off before this attempt began.")
+    return Verdict("cancelled", JobStatus.DEAD, DeadReason.CANCELLED, ends=ending if s.unbegun else None)
+
+
 def _lost(_s: _Situation) -> Verdict:
     return Verdict(
         "lease lost",
@@ -235,10 +241,7 @@ _TABLE: Final[tuple[_Row, ...]] = (
         lambda s: s.latest.outcome is Outcome.COMPLETED,
         lambda _: Verdict("committed", JobStatus.RUNNING, note="verifying the result"),
     ),
-    (
-        lambda s: s.job.cancel_requested and (s.latest.ended or s.unbegun),
-        lambda _: Verdict("cancelled", JobStatus.DEAD, DeadReason.CANCELLED),
-    ),
+    (lambda s: s.job.cancel_requested and (s.latest.ended or s.unbegun), _cancelled),
     (
         lambda s: s.latest.outcome is Outcome.PERMANENT,
         lambda _: Verdict("permanent", JobStatus.DEAD, DeadReason.PERMANENT),

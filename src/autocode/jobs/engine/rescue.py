@@ -94,8 +94,7 @@ class Rescue:
         if latest.ended_at is not None:
             return None
         return (
-            _called_off(rows, latest)
-            or self._over_time(rows, latest)
+            self._over_time(rows, latest)
             or self._stuck_pending(latest, seen)
             or self._stuck_cancelling(rows, latest, seen)
             or self._abandoned(latest, seen)
@@ -154,10 +153,3 @@ class Rescue:
 
     def _changed(self, latest: sa.Row[Any], what: str) -> None:
         self._since.pop((latest.job_id, latest.n, what), None)
-
-
-def _called_off(rows: JobRows, latest: sa.Row[Any]) -> Ending | None:
-    """End what would only be refused at its claim, so that its run doesn't wait in Prefect for that."""
-    if rows.job.cancel_requested_at is None or latest.begun_at is not None:
-        return None
-    return Ending(Outcome.CANCELLED, "The job was called off before this attempt began.")

@@ -176,7 +176,7 @@ def list_jobs(
 
 
 def open_jobs(db: Database) -> list[str]:
-    """Return the ids of jobs that reconcile has to look at: not terminal, or with something still to tell."""
+    """Return the ids of jobs that reconcile looks at: open, untold, or with an attempt or run to end."""
     with db.read() as tx:
         return open_ids(tx)
 
@@ -188,9 +188,8 @@ def open_ids(tx: sa.Connection) -> list[str]:
         .where(t.statuses.c.status.in_(_OPEN))
         .union(
             sa.select(t.events.c.job_id).where(t.events.c.cursor.is_(None)),
-            sa.select(t.attempts.c.job_id).where(
-                t.attempts.c.ended_at.is_not(None), t.attempts.c.run_closed.is_(False)
-            ),
+            # also of a dead job: a cancel that comes between a look and its stamp leaves a planned attempt
+            sa.select(t.attempts.c.job_id).where(t.attempts.c.run_closed.is_(False)),
         )
     )
     return sorted(tx.execute(query).scalars())
