@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +21,7 @@ import autocode.jobs.crash
 from autocode.jobs import crash
 from autocode.jobs.crash import CrashRaised
 from autocode.jobs.errors import UsageError
+from autocode.jobs.settings import LEASE_SECONDS
 
 PASSES = """
 import os, sys, threading
@@ -144,6 +148,70 @@ def test_different_specifications_have_tokens_of_their_own(tmp_path: Path) -> No
     crash.arm("step.before:2=raise", tokens=tmp_path)
 
     assert (first, [fires(), fires()]) == (True, [False, True])
+
+
+@pytest.mark.parametrize("action", ["raise", "full", "slow"])
+def test_a_point_does_what_its_action_says(monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    """A point raises, says that the disk is full, or takes longer than a lease."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    crash.arm(f"step.before={action}", tokens=None)
+
+    with suppress(CrashRaised) if action == "raise" else suppress(OSError):
+        crash.at("step.before")
+        assert action == "slow"
+
+    assert slept == ([crash.SLOW_SECONDS] if action == "slow" else [])
+    assert LEASE_SECONDS < crash.SLOW_SECONDS
+
+
+def test_a_full_disk_is_one_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands for a full disk is the error that a full disk gives."""
+    crash.arm("step.mid-write=full", tokens=None)
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        crash.at("step.mid-write")
+
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_file_arms_again_and_again(tmp_path: Path) -> None:
+    """A process looks at each passage; what fired is renamed, and what is written next counts from one."""
+    order = tmp_path / "order"
+    crash.arm(f"@{order}", tokens=None)
+    nothing = [fires(), crash.armed_point()]
+    order.write_text("step.before:2=raise\n")
+    first = [fires(), fires("claim.before"), crash.armed_point(), fires(), fires()]
+    renamed = [path.name for path in tmp_path.iterdir()]
+    order.write_text("step.before:2=raise")
+    second = [fires(), fires(), fires()]
+
+    assert nothing == [False, None]
+    assert first == [False, False, "step.before", True, False]
+    assert renamed == [f"order.fired-{os.getpid()}"]
+    assert second == [False, True, False]
+
+
+def test_a_file_that_names_no_point_is_a_usage_error(tmp_path: Path) -> None:
+    """A typo in the file is told at the next passage."""
+    (tmp_path / "order").write_text("step.befor")
+    crash.arm(f"@{tmp_path / 'order'}", tokens=None)
+
+    with pytest.raises(UsageError, match="names no crash point"):
+        crash.at("step.before")
+
+
+def test_of_several_processes_one_takes_the_file(tmp_path: Path) -> None:
+    """Processes that read one file share one crash, and the file says which of them it struck."""
+    order = tmp_path / "order"
+    order.write_text("step.before=kill")
+    running = [start(f"@{order}", tmp_path) for _ in range(3)]
+    for process in running:
+        process.communicate(timeout=60)
+    struck = [process.pid for process in running if process.returncode == -signal.SIGKILL]
+
+    assert len(struck) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [f"order.fired-{struck[0]}"]
 
 
 def test_of_many_threads_exactly_one_takes_the_turn() -> None:

@@ -146,6 +146,7 @@ class AttemptContext:
         if known.done:
             return known.result
         result = effect(key)
+        crash.at("effect.after-call")
         self._told(effects.finish_effect, self.system.db, self.attempt, key, result)
         return result
 

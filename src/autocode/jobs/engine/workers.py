@@ -150,6 +150,6 @@ def _passed(point: str) -> Exception | None:
     """Pass a crash point here for the process that works for us; return what it shall raise."""
     try:
         crash.at(point)
-    except crash.CrashRaised as raised:
+    except (crash.CrashRaised, OSError) as raised:
         return raised
     return None

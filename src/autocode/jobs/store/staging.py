@@ -96,7 +96,8 @@ class LocalStaging:
             end = min(len(view), start + (_MIB - position % _MIB if position else 1))
             self._store(self._encoder.feed(view[start:end]))
             if not position or self._encoder.size % _MIB == 0:
-                crash.at("step.mid-write")
+                with explained(self._root):
+                    crash.at("step.mid-write")
             start = end
         return len(view)
 
