@@ -105,13 +105,17 @@ class Case:
             UsageError: it names none.
         """
         found = _SYNTAX.fullmatch(text.strip())
+        if found is None:
+            raise _no_case(text)
         try:
-            if found is None:
-                raise ValueError(text)
-            victim = Victim(found["victim"] or Victim.NOBODY)
-            return cls(found["kind"], found["point"], int(found["nth"]), Fault(found["fault"]), victim)
+            fault, victim = Fault(found["fault"]), Victim(found["victim"] or Victim.NOBODY)
         except ValueError as error:
-            raise UsageError(
-                f"{text!r} names no case.",
-                hint="Write KIND POINT:NTH FAULT [VICTIM], as in: export step.before:2 kill worker",
-            ) from error
+            raise _no_case(text) from error
+        return cls(found["kind"], found["point"], int(found["nth"]), fault, victim)
+
+
+def _no_case(text: str) -> UsageError:
+    return UsageError(
+        f"{text!r} names no case.",
+        hint="Write KIND POINT:NTH FAULT [VICTIM], as in: export step.before:2 kill worker",
+    )
