@@ -30,7 +30,7 @@ _PREFIX: Final = "AUTOCODE_"
 
 OTHER_VARIABLES: Final = {
     "AUTOCODE_HOME": "The data folder; everything else is found through it.",
-    "AUTOCODE_CRASH": "A crash point that strikes once: POINT[:NTH][=ACTION], or @FILE (see the module `crash`).",
+    "AUTOCODE_CRASH": "A crash point that strikes once: POINT[:NTH][=ACTION], or @FILE (module `crash`).",
     "AUTOCODE_TRACEBACK": "1: an error that nobody expected is shown with its traceback.",
     "AUTOCODE_POSTGRES_FOLDER": "Where the data folder's own PostgreSQL is kept, if not in the data folder.",
     "AUTOCODE_WORKER_GRACE": "As drain_seconds, for a worker that `prefect worker start` runs.",
