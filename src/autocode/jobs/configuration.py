@@ -39,7 +39,7 @@ OTHER_VARIABLES: Final = {
 """What is read from the environment alone."""
 
 _UNTOLD: Final = re.compile(
-    r"AUTOCODE_(CRASH_TOKENS|RECONCILED|LEASH|CHROMIUM|FUZZ|SAMPLES|SEEDS|KILL_\w+|TEST_\w+)"
+    r"AUTOCODE_(CLOCK|CRASH_TOKENS|RECONCILED|LEASH|CHROMIUM|FUZZ|SAMPLES|SEEDS|KILL_\w+|TEST_\w+)"
 )
 """What processes of ours tell each other, and what tests and scripts of the project read."""
 

@@ -1,0 +1,145 @@
+"""What the kill matrix runs: job kinds, payloads for them, and how far a job of each gets."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from autocode.jobs import kinds
+from autocode.jobs.crash import POINTS
+from autocode.jobs.errors import UsageError
+from autocode.jobs.kinds import Kind
+from autocode.jobs.operations.export import EXPORT
+from autocode.jobs.testing import scenarios
+from autocode.jobs.testing.crashes.kinds import ORDER
+from autocode.jobs.testing.samples import write_samples
+
+__all__ = ["Place", "Prepared", "Workload", "of_user", "own"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one case works.
+
+    Args:
+        case: the case's id, unlike any other's.
+        number: of the case, from 1.
+        folder: a folder of its own.
+        witness: the URL below which its effects are told.
+        add_root: makes a folder known to the service; returns its name there.
+    """
+
+    case: str
+    number: int
+    folder: Path
+    witness: str
+    add_root: Callable[[Path], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A payload, and the folders of the roots that it names."""
+
+    payload: Mapping[str, Any]
+    roots: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A job kind, and how jobs of it are made for the matrix.
+
+    Args:
+        kind: the kind.
+        prepare: makes a payload that shares no step with another case's.
+        nths: by crash point, the highest passage that a first attempt reaches in one process; a point that is
+            missing is never passed.
+        modules: what the service imports to know the kind.
+    """
+
+    kind: Kind[Any]
+    prepare: Callable[[Place], Prepared]
+    nths: Mapping[str, int]
+    modules: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The kind's name."""
+        return self.kind.name
+
+
+_ONCE: Final = {
+    "enqueue.after-commit": 1,
+    "submit.after-create": 1,
+    "claim.before": 1,
+    "claim.after": 1,
+    "result.before": 1,
+    "result.after": 1,
+    # queued, running and complete are told in transactions of their own; what comes between may be joined
+    "reconcile.before-commit": 3,
+}
+"""Points that every job passes; which passage is meant depends on nothing but the job's own life."""
+
+_SESSIONS: Final = 3
+
+
+def _steps(count: int, *, effects: int = 0) -> dict[str, int]:
+    passed = {name: count for name in POINTS if name.startswith("step.")}
+    return {**_ONCE, **passed, **({"effect.after-call": effects} if effects else {})}
+
+
+def _export(place: Place) -> Prepared:
+    sessions = place.folder / "sessions"
+    write_samples(sessions, seed=place.number, sessions=_SESSIONS, megabytes=0.05)
+    name = place.add_root(sessions)
+    return Prepared({"sources": [{"root": name}]}, {name: sessions})
+
+
+def _ten_steps(place: Place) -> Prepared:
+    return Prepared({"witness": str(place.folder / "witness"), "salt": place.case})
+
+
+def _order(place: Place) -> Prepared:
+    return Prepared({"witness": place.witness, "order": place.case, "items": 2})
+
+
+def own() -> list[Workload]:
+    """Return the workloads of the project's own kinds."""
+    return [
+        Workload(EXPORT, _export, _steps(_SESSIONS + 2)),
+        Workload(scenarios.TEN_STEPS, _ten_steps, _steps(11), (scenarios.__name__,)),
+        Workload(ORDER, _order, _steps(5, effects=2), (ORDER.main.__module__,)),
+    ]
+
+
+def of_user(spec: str, payload: Mapping[str, Any]) -> Workload:
+    """Return the workload of somebody's own kind.
+
+    Args:
+        spec: ``MODULE:KIND``, as in ``shop.jobs:notify-order``; the module can be imported from the current
+            folder or the environment.
+        payload: a payload; within its strings, ``{witness}`` stands for the URL below which effects are
+            counted, ``{case}`` for the case's id. It needs the latter wherever jobs could share steps.
+
+    Raises:
+        UsageError: the module can't be imported, doesn't declare the kind, or the payload doesn't fit.
+    """
+    module, _, name = spec.partition(":")
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f"The module {module!r} can't be imported: {error}.",
+            hint="Write MODULE:KIND, and run this where Python finds the module, or set PYTHONPATH.",
+        ) from error
+    kind = kinds.get(name)
+
+    def prepare(place: Place) -> Prepared:
+        filled = json.dumps(payload).replace("{witness}", place.witness).replace("{case}", place.case)
+        return Prepared(json.loads(filled))
+
+    # how far it gets is not known: a case whose point is passed less often is told as not reached
+    return Workload(kind, prepare, _steps(len(kind.steps), effects=1), (module,))
