@@ -19,8 +19,8 @@ __all__ = ["Look", "Poller"]
 
 _PAUSE_SECONDS: Final = 0.05
 
-_UNREVISED: Final = frozenset({"links"})
-"""What may change under one revision: it says where things are, and not how the job is."""
+_UNREVISED: Final = frozenset({"as_of", "links"})
+"""What is let change under one revision: when it was looked at and where things are, not how the job is."""
 
 
 @dataclass(frozen=True, slots=True)
