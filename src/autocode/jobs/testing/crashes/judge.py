@@ -1,0 +1,44 @@
+"""Whether a job that was disturbed ended as one that nobody disturbed, and left nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from autocode.jobs.settings import LEASE_SECONDS
+from autocode.jobs.testing.crashes.evidence import AppliedEffect, Evidence
+from autocode.jobs.testing.crashes.rules import RULES, Expected, Peaceful
+
+__all__ = ["SHOWN_SECONDS", "judge"]
+
+SHOWN_SECONDS: Final = LEASE_SECONDS + 2.0
+"""How long the contract lets a dead attempt be shown as running, while a reconciler lives."""
+
+
+def judge(
+    evidence: Evidence,
+    *,
+    undisturbed: Peaceful,
+    effects: Sequence[AppliedEffect] = (),
+    max_attempts_expected: int,
+    one_attempt: bool = False,
+    may_redeliver: bool = False,
+    bound: float = SHOWN_SECONDS,
+) -> list[str]:
+    """Return what is wrong, each as ``job: rule: expected this, found that``; empty where nothing is. Pure.
+
+    Args:
+        evidence: what is left of the job.
+        undisturbed: the same job without a fault.
+        effects: what that one did to the world.
+        max_attempts_expected: how many attempts the fault may cost, and one.
+        one_attempt: nothing that ran the job was struck.
+        may_redeliver: the fault may fall between an effect and its record.
+        bound: for how many seconds a dead attempt may be shown as running.
+    """
+    expected = Expected(undisturbed, effects, max_attempts_expected, one_attempt, may_redeliver, bound)
+    return [
+        f"{evidence.job_id}: {name}: expected {wanted}, found {found}"
+        for name, rule in RULES.items()
+        for wanted, found in rule(evidence, expected)
+    ]
