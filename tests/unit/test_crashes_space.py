@@ -40,14 +40,14 @@ _STEPS: Final = ("step.before", "step.mid-write", "step.after-object", "step.aft
 
 def kind(name: str, *, steps: int, effects: int = 0) -> Kind:
     """Return the course of a kind with so many steps and effects."""
-    nths = dict.fromkeys(POINTS, 1) | dict.fromkeys(_STEPS, steps) | {"reconcile.before-commit": 2}
+    nths = dict.fromkeys(POINTS, 1) | dict.fromkeys(_STEPS, steps) | {"reconcile.before-commit": 3}
     return Kind(name, nths | {"effect.after-call": effects})
 
 
 KINDS: Final = (
-    kind("export", steps=4),
+    kind("export", steps=5),
     kind("scenario-ten-steps", steps=11),
-    kind("scenario-order", steps=4, effects=2),
+    kind("scenario-order", steps=5, effects=2),
 )
 
 

@@ -180,8 +180,7 @@ def _tell(screen: Screen, verdict: Judged) -> None:
     mark, style = ("ok  ", "green") if verdict.reached else ("miss", "yellow")
     if verdict.violations:
         mark, style = "FAIL", "bold red"
-    line = Text(f"{mark}  ", style=style).append(visible(f"{verdict.case}  "), "default")
-    screen.say(line.append(_how(verdict), "dim"))
+    screen.say(Text.assemble((f"{mark}  ", style), visible(f"{verdict.case}  "), (_how(verdict), "dim")))
     for violation in verdict.violations:
         screen.say(f"      {violation}")
 
