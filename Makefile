@@ -3,7 +3,7 @@
 # make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test test-long lessons lint typecheck format bench-export bench-service prefect-schema requirements clean
+.PHONY: help install demo serve test test-long test-crash lessons lint typecheck format bench-export bench-service prefect-schema requirements clean
 
 # paths are relative on purpose: the folder's own name may hold spaces
 PY := .venv/bin/python
@@ -31,6 +31,9 @@ test: install ## run the tests in stages; ARGS="-k lease" goes to pytest
 
 test-long: install ## the rest: every process of the service killed, one after the other
 	@$(PY) scripts/test.py -m long
+
+test-crash: install ## kill, freeze and starve a service while jobs run; ARGS="--rounds 50 --seed 3"
+	@.venv/bin/autocode-jobs crash-test $(ARGS)
 
 lessons: install ## run the lessons anew and store what they print; ARGS names some of them
 	@$(PY) scripts/lessons.py

@@ -35,6 +35,7 @@ COMMANDS = (
     ("config",),
     ("backup",),
     ("restore",),
+    ("crash-test",),
 )
 
 
