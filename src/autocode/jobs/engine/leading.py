@@ -33,7 +33,7 @@ _SWEEP_SECONDS: Final = 1.0
 """Pause between two sweeps that nothing woke; leases have to be looked at twice in each."""
 
 _TIDY_SECONDS: Final = 60.0
-"""Pause between two looks for what killed processes left in the home."""
+"""Pause between two looks for what killed processes left in the home, where no attempt's end told of one."""
 
 _ADOPT_SECONDS: Final = 2.0
 
@@ -61,7 +61,10 @@ class Lead:
         self._outbox = asyncio.Event()
         self._view = PrefectView(PrefectRuns(client), self._facts.set)
         rescue = Rescue(system.db.clock, driven=lambda: holder.driven(system.home))
-        self._reconciler = Reconciler(system, self._view, rescue=rescue, reports=Reports(system, client))
+        self._left = asyncio.Event()
+        self._reconciler = Reconciler(
+            system, self._view, rescue=rescue, reports=Reports(system, client), buried=self._left.set
+        )
         self._deployments = Deployments(client)
         self._submitter = Submitter(system, client, self._deployments)
         self._adopter = Adopter(system, client)
@@ -86,7 +89,7 @@ class Lead:
                 group.create_task(_for_ever("deploy", asyncio.Event(), _DEPLOY_SECONDS, self._deploy))
                 # nothing wakes it: a worker that is faster adopts by its claim
                 group.create_task(_for_ever("adopt", asyncio.Event(), _ADOPT_SECONDS, self._adopt))
-                group.create_task(_for_ever("tidy", asyncio.Event(), _TIDY_SECONDS, self._tidy))
+                group.create_task(_for_ever("tidy", self._left, _TIDY_SECONDS, self._tidy))
         finally:
             # whoever died since the last time may be the last for weeks
             await self._tidy()

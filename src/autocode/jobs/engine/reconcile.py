@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -86,6 +86,8 @@ class Reconciler:
         runs: Prefect's view of the flow runs; ``None``: Prefect isn't running, the ledger alone is looked at.
         rescue: finds what else must end; a one-shot command has none: it brings one job to its end.
         reports: tells in Prefect what attempts left that can't tell it themselves; ``None``: nobody does.
+        buried: called in the event loop when all is told of an attempt whose process died; what that process
+            left may be cleared away.
     """
 
     def __init__(
@@ -95,11 +97,13 @@ class Reconciler:
         *,
         rescue: Rescue | None = None,
         reports: Reporting | None = None,
+        buried: Callable[[], None] = lambda: None,
     ) -> None:
         self._system = system
         self._runs = runs
         self._rescue = rescue
         self._reports = reports
+        self._buried = buried
         self._leases = LeaseWatch(system.db.clock)
         self._over: set[str] = set()
         self._called_off: dict[tuple[str, int], float] = {}
@@ -285,6 +289,8 @@ class Reconciler:
             closed = await self._is_closed(rows, row, seen)
             if closed and (self._reports is None or await self._reports.settled(row, seen)):
                 await asyncio.to_thread(attempts.close_run, self._system.db, row.job_id, row.n)
+                if Outcome(row.outcome).killed:
+                    self._buried()
 
     async def _is_closed(self, rows: JobRows, row: sa.Row[Any], seen: SeenRun) -> bool:
         if self._runs is None or row.flow_run_id is None or seen.state.type in ENDED_STATES:

@@ -187,11 +187,12 @@ def _may_live(facts: AttemptFacts, row: sa.Row[Any]) -> bool:
 def _write(tx: sa.Connection, rows: JobRows, events: Sequence[_Event], now: datetime) -> None:
     job_id = rows.job.job_id
     cursor = reserve_cursors(tx, len(events))
-    rev = rows.status.rev
+    rev, as_of = rows.status.rev, rows.status.as_of
     stamped: list[dict[str, Any]] = []
     for offset, event in enumerate(events):
-        rev += event.changes
-        data = resource(rows, {**event.snapshot, "rev": rev, "as_of": now}, with_history=False).to_json()
+        if event.changes:
+            rev, as_of = rev + 1, now
+        data = resource(rows, {**event.snapshot, "rev": rev, "as_of": as_of}, with_history=False).to_json()
         values = {"cursor": cursor + offset, "type": event.type, "rev": rev, "data": data}
         if event.id is not None:
             stamped.append({"event_id": event.id, **values})
@@ -205,7 +206,7 @@ def _write(tx: sa.Connection, rows: JobRows, events: Sequence[_Event], now: date
     moved = tx.execute(
         sa.update(t.statuses)
         .where(t.statuses.c.job_id == job_id, t.statuses.c.rev == rows.status.rev)
-        .values(**events[-1].snapshot, rev=rev, as_of=now)
+        .values(**events[-1].snapshot, rev=rev, as_of=as_of)
     )
     if moved.rowcount != 1:
         raise AssertionError("the job's lock is held, so nobody else can have moved its revision")

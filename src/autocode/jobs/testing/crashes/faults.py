@@ -8,74 +8,107 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import psutil
 
 from autocode.jobs.settings import LEASE_SECONDS
 from autocode.jobs.testing.crashes.cases import Case, Fault, Victim
-from autocode.jobs.testing.crashes.proxy import Proxy
 from autocode.jobs.testing.crashes.service import OwnService, until
 
-__all__ = ["FROZEN_SECONDS", "freeze", "kill", "other_clock", "spare_worker", "without_database"]
+__all__ = ["FROZEN_SECONDS", "strike"]
 
 FROZEN_SECONDS: Final = LEASE_SECONDS + 2.0
 """How long something is stopped or cut off, where nobody takes its place."""
 
-_HOUR: Final = 3600.0
+_REPLACED_SECONDS: Final = 60.0
+"""How long another attempt may take to begin; far above a lease, a backoff and the start of a worker."""
+
+_CLOCKS: Final = {Fault.CLOCK_BACK: -3600.0, Fault.CLOCK_FORWARD: 3600.0}
+"""By how many seconds the clocks are put wrong."""
 
 
-def kill(service: OwnService, case: Case, struck: int) -> None:
-    """Kill the victim, let what stopped at the crash point go on, and start again what nobody else starts."""
+def strike(
+    service: OwnService, case: Case, struck: int, stack: ExitStack, *, replaced: Callable[[], bool]
+) -> None:
+    """Do a case's fault, and let the process that stopped at the crash point go on if it lives.
+
+    Args:
+        service: the service.
+        case: the case.
+        struck: the process that stopped at the crash point.
+        stack: undoes what has to stay until the job is over.
+        replaced: says whether another attempt has begun.
+
+    Raises:
+        NotInTime: nothing took the place of what was frozen or cut off.
+    """
+    if case.fault is Fault.KILL:
+        _kill(service, case, struck)
+    elif case.fault is Fault.FREEZE:
+        _freeze(service, case, struck, stack, replaced)
+    elif case.fault is Fault.CUT_OFF:
+        _cut_off(service, struck, stack, replaced)
+    else:
+        if case.fault in _CLOCKS:
+            stack.enter_context(_other_clock(service, _CLOCKS[case.fault]))
+        _resume(struck)
+
+
+def _kill(service: OwnService, case: Case, struck: int) -> None:
     service.kill(service.victims(case.victim, struck))
-    resume(struck)
+    _resume(struck)
     if case.victim is Victim.EVERYTHING:
         service.reap()
         service.start()
 
 
-def freeze(service: OwnService, case: Case, struck: int, *, replaced: Callable[[], bool]) -> None:
-    """Stop the victim for longer than a lease, and until *replaced* where another one can take its place."""
+def _freeze(
+    service: OwnService, case: Case, struck: int, stack: ExitStack, replaced: Callable[[], bool]
+) -> None:
     victims = service.victims(case.victim, struck)
     service.kill(victims, signal.SIGSTOP)
-    if case.victim not in {Victim.CHILD, Victim.WORKER}:
-        resume(struck)
-        time.sleep(FROZEN_SECONDS)
+    if case.victim in {Victim.CHILD, Victim.WORKER}:
+        if case.victim is Victim.WORKER:
+            stack.enter_context(_spare_worker(service))
+        until(replaced, within=_REPLACED_SECONDS, what="another attempt had begun", told=service.told)
     else:
-        until(replaced, within=60, what="another attempt had begun", told=service.told)
+        _resume(struck)
+        time.sleep(FROZEN_SECONDS)
     service.kill(victims, signal.SIGCONT)
-    resume(struck)
+    _resume(struck)
 
 
-def without_database(
-    service: OwnService, proxy: Proxy, struck: int, *, replaced: Callable[[], bool]
-) -> None:
-    """Cut the worker and its children off from the database until another worker has taken their place."""
-    proxy.cut(lambda: [process.pid for process in service.victims(Victim.WORKER, struck)])
-    resume(struck)
-    until(replaced, within=60, what="another attempt had begun", told=service.told)
-    proxy.mend()
+def _cut_off(service: OwnService, struck: int, stack: ExitStack, replaced: Callable[[], bool]) -> None:
+    assert service.proxy is not None
+    service.proxy.cut(lambda: [process.pid for process in service.victims(Victim.WORKER, struck)])
+    stack.callback(service.proxy.mend)
+    _resume(struck)
+    stack.enter_context(_spare_worker(service))
+    until(replaced, within=_REPLACED_SECONDS, what="another attempt had begun", told=service.told)
+    service.proxy.mend()
 
 
 @contextmanager
-def other_clock(service: OwnService, fault: Fault) -> Iterator[None]:
-    """Let this project's processes see another time for the length of the block."""
-    service.clock.write_text(str(-_HOUR if fault is Fault.CLOCK_BACK else _HOUR), "ascii")
+def _other_clock(service: OwnService, seconds: float) -> Iterator[None]:
+    # never half-written: whoever reads it now would take the rest for another number
+    draft = service.clock.with_suffix(".draft")
+    draft.write_text(str(seconds), "ascii")
+    draft.replace(service.clock)
     try:
         yield
     finally:
         service.clock.unlink()
 
 
-def resume(pid: int) -> None:
-    """Let a stopped process go on; one that is gone is left alone."""
+def _resume(pid: int) -> None:
     with suppress(psutil.Error):
         psutil.Process(pid).resume()
 
 
 @contextmanager
-def spare_worker(service: OwnService) -> Iterator[None]:
+def _spare_worker(service: OwnService) -> Iterator[None]:
     """Give the service one more worker for the length of the block; it ends in order with it."""
     said = service.home.run / "worker-spare.json"
     said.unlink(missing_ok=True)

@@ -19,8 +19,8 @@ __all__ = ["Look", "Poller"]
 
 _PAUSE_SECONDS: Final = 0.05
 
-_UNREVISED: Final = frozenset({"as_of", "links"})
-"""What is let change under one revision: when it was looked at and where things are, not how the job is."""
+_UNREVISED: Final = frozenset({"links"})
+"""What may change under one revision: where things are, and not how the job is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,9 @@ class Poller:
             return
         if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
             self.unanswered.append("503")
+        if answer.status_code == httpx.codes.NOT_FOUND and not watched.looks:
+            # nobody has asked for the job yet; once it was shown, that it isn't there is a lie
+            return
         last = watched.looks[-1] if watched.looks else None
         faults = _refused(answer)
         if not faults and answer.status_code == httpx.codes.OK:

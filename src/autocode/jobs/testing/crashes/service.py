@@ -24,6 +24,7 @@ from autocode.jobs.errors import Transient, UsageError
 from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore
 from autocode.jobs.testing.crashes.cases import Victim
+from autocode.jobs.testing.crashes.proxy import Proxy
 
 __all__ = ["NotInTime", "OwnService", "until"]
 
@@ -59,14 +60,21 @@ class OwnService:
         kinds: modules with job kinds, beside the project's own.
         environ: further variables of its processes.
         keep: leave the home where it is, to be looked at.
+        proxy: the way to a PostgreSQL of somebody else's; without it the service has its own.
     """
 
     def __init__(
-        self, *, kinds: Iterable[str] = (), environ: Mapping[str, str] | None = None, keep: bool = False
+        self,
+        *,
+        kinds: Iterable[str] = (),
+        environ: Mapping[str, str] | None = None,
+        keep: bool = False,
+        proxy: Proxy | None = None,
     ) -> None:
         if not sys.platform.startswith("linux"):
             raise UsageError("Processes can be found and stopped as this needs it on Linux alone.")
         self._keep = keep
+        self.proxy = proxy
         self.folder = Path(tempfile.mkdtemp(prefix="autocode-crash-")).resolve()
         # where root runs this, PostgreSQL runs as somebody else, who has to get there
         self.folder.chmod(0o755)
@@ -231,11 +239,9 @@ class OwnService:
         until(lambda: not self.processes(), within=60, what="nothing of it was left", told=self.told)
 
     def told(self) -> str:
-        """Return how the parts are, and the ends of the logs."""
-        logs = {
-            path.name: path.read_text("utf-8", "replace")[-1500:] for path in self.home.logs.glob("*.log")
-        }
-        return "\n".join([f"{self._parts}", *(f"== {name}\n{text}" for name, text in logs.items())])
+        """Return how the parts are, in one line, and where their logs are."""
+        parts = ", ".join(" ".join([name, *_condition(part)]) for name, part in self._parts.items())
+        return f"The parts: {parts or 'none was started'}. Logs: {self.home.logs}"
 
     def _tree(self, part: str) -> list[int]:
         return _tree(self.pid(part))
@@ -265,6 +271,11 @@ class OwnService:
 
 
 _PARTS: Final = ("postgres", "prefect", "api", "reconcile", "worker")
+
+
+def _condition(part: Mapping[str, Any]) -> list[str]:
+    said = part.get("detail") or []
+    return [str(part.get("state")), *([f"({said[-1]})"] if said else [])]
 
 
 def _tree(pid: int) -> list[int]:

@@ -15,7 +15,7 @@ from autocode.jobs.errors import UsageError
 from autocode.jobs.kinds import Kind
 from autocode.jobs.operations.export import EXPORT
 from autocode.jobs.testing import scenarios
-from autocode.jobs.testing.crashes.kinds import ORDER
+from autocode.jobs.testing.crashes import kinds as orders
 from autocode.jobs.testing.samples import write_samples
 
 __all__ = ["Place", "Prepared", "Workload", "of_user", "own"]
@@ -111,7 +111,7 @@ def own() -> list[Workload]:
     return [
         Workload(EXPORT, _export, _steps(_SESSIONS + 2)),
         Workload(scenarios.TEN_STEPS, _ten_steps, _steps(11), (scenarios.__name__,)),
-        Workload(ORDER, _order, _steps(5, effects=2), (ORDER.main.__module__,)),
+        Workload(orders.ORDER, _order, _steps(5, effects=2), (orders.__name__,)),
     ]
 
 
