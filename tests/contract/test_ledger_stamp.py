@@ -119,6 +119,20 @@ def test_a_cancel_says_nothing_of_what_came_before(database: Database) -> None:
     ]
 
 
+def test_what_changes_nothing_that_is_shown_leaves_it_as_it_was(database: Database) -> None:
+    """Two reads with one revision are the same in every field, also in the time as of which they are."""
+    started(database)
+    look(database)
+    before = queries.get(database, "job")
+    results.request_cancel(database, "job")
+    look(database)
+
+    after = queries.get(database, "job")
+
+    assert after == before
+    assert told(database)[-1]["type"] == "job.cancel_requested"
+
+
 def test_a_verified_result_says_nothing_of_what_came_before(database: Database) -> None:
     """Facts from before the result is verified are told as they were."""
     started(database)

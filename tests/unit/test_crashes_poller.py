@@ -147,6 +147,7 @@ def test_an_honest_service_is_found_honest(liar: Liar, poller: Poller, store: Lo
     faults = told(
         liar,
         poller,
+        (404, {}, b"nobody has asked for it yet"),
         job("queued", 1, 0),
         job("running", 2, progress=progress(1, None)),
         job("running", 2, progress=progress(1, None), links={"self": None, "prefect": "/runs/1"}),
@@ -186,6 +187,7 @@ LIES: dict[str, tuple[list[Answer], str]] = {
         f"complete, and its result isn't there: {result(f'sha256:{7:064x}')}",
     ),
     "503 without Retry-After": ([(503, {}, b""), job()], "503 without Retry-After"),
+    "a job that vanishes": ([job(), (404, {}, b"gone"), job()], "404 gone"),
     "another status code": ([(500, {}, b"oops"), job()], "500 oops"),
     "more than all": ([job(progress=progress(3, 2)), job(progress=progress(3, 2))], "progress is 3 of 2"),
     "less than nothing": ([job(progress=progress(-1, 2))], "progress is -1 of 2"),

@@ -285,6 +285,24 @@ def test_a_run_that_this_process_executed_is_closed_as_soon_as_it_is_over(world:
     assert world.runs.closed == [(RUN, Outcome.INTERRUPTED)]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "times"), [(Outcome.LOST, 1), (Outcome.FAILED, 0)], ids=["lost", "failed"]
+)
+def test_who_clears_away_is_told_of_each_attempt_whose_process_died(
+    world: World, outcome: Outcome, times: int
+) -> None:
+    """Once Prefect knows of its end; an attempt that ended itself leaves nothing to clear away."""
+    buried: list[str] = []
+    attempt = world.begin()
+    attempts.end(world.system.db, "job", 1, outcome, error=problem(), token=attempt.token)
+    world.runs.says = RunState("FAILED", "Failed")
+    world.reconciler = Reconciler(world.system, world.runs, buried=lambda: buried.append("once"))
+
+    world.look(after=2.0)
+
+    assert len(buried) == times
+
+
 def test_a_terminal_job_is_swept_until_its_runs_are_closed(world: World) -> None:
     """A dead job stays on the list of the sweep while Prefect hasn't been told of its end."""
     attempt = world.begin()

@@ -24,6 +24,7 @@ from autocode.jobs.engine.submit import Submitter
 from autocode.jobs.engine.system import System
 from autocode.jobs.engine.view import PrefectView, follow_events
 from autocode.jobs.engine.worker import registry
+from autocode.jobs.engine.worker.handback import bury
 from autocode.jobs.errors import JobsError, LeadershipLost, LedgerUnavailable
 from autocode.jobs.ledger.runs import open_holders
 
@@ -32,8 +33,11 @@ __all__ = ["Lead"]
 _SWEEP_SECONDS: Final = 1.0
 """Pause between two sweeps that nothing woke; leases have to be looked at twice in each."""
 
-_TIDY_SECONDS: Final = 60.0
-"""Pause between two looks for what killed processes left in the home, where no attempt's end told of one."""
+_TIDY_SECONDS: Final = 5.0
+"""Pause between two looks for what processes that died left of themselves in the home: a few small files."""
+
+_STORE_SECONDS: Final = 60.0
+"""The same for the store, which has many folders, unless an attempt died within that time."""
 
 _ADOPT_SECONDS: Final = 2.0
 
@@ -61,9 +65,9 @@ class Lead:
         self._outbox = asyncio.Event()
         self._view = PrefectView(PrefectRuns(client), self._facts.set)
         rescue = Rescue(system.db.clock, driven=lambda: holder.driven(system.home))
-        self._left = asyncio.Event()
+        self._buried = self._swept = float("-inf")
         self._reconciler = Reconciler(
-            system, self._view, rescue=rescue, reports=Reports(system, client), buried=self._left.set
+            system, self._view, rescue=rescue, reports=Reports(system, client), buried=self._note_burial
         )
         self._deployments = Deployments(client)
         self._submitter = Submitter(system, client, self._deployments)
@@ -89,10 +93,14 @@ class Lead:
                 group.create_task(_for_ever("deploy", asyncio.Event(), _DEPLOY_SECONDS, self._deploy))
                 # nothing wakes it: a worker that is faster adopts by its claim
                 group.create_task(_for_ever("adopt", asyncio.Event(), _ADOPT_SECONDS, self._adopt))
-                group.create_task(_for_ever("tidy", self._left, _TIDY_SECONDS, self._tidy))
+                group.create_task(_for_ever("tidy", asyncio.Event(), _TIDY_SECONDS, self._tidy))
         finally:
             # whoever died since the last time may be the last for weeks
+            self._note_burial()
             await self._tidy()
+
+    def _note_burial(self) -> None:
+        self._buried = time.monotonic()
 
     async def _sweep(self) -> None:
         try:
@@ -114,13 +122,22 @@ class Lead:
         await self._adopter.adopt_all()
 
     async def _tidy(self) -> None:
-        """Remove what processes that were killed left behind; what can't be removed now can later."""
+        """Remove what processes that were killed left behind; what can't be removed now can later.
+
+        A process may outlive the end of its attempt for a while, so once after that isn't enough.
+        """
+        now = time.monotonic()
+        store_too = now - self._buried < _STORE_SECONDS or now - self._swept >= _STORE_SECONDS
+        if store_too:
+            self._swept = now
 
         def tidy() -> None:
             with suppress(JobsError, OSError):
                 holder.sweep(self._system.home, open_holders(self._system.db))
-                registry.sweep(self._system.home)
-                self._system.store.sweep_temp()
+                children = registry.children(self._system.home)
+                bury(self._system, [child for child in children if not registry.lives(child)])
+                if store_too:
+                    self._system.store.sweep_temp()
 
         await asyncio.to_thread(tidy)
 

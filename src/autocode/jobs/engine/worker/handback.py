@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from autocode.jobs.engine.problems import problem
 from autocode.jobs.engine.reconcile import AttemptLost
 from autocode.jobs.engine.submit import identify
 from autocode.jobs.engine.system import System
+from autocode.jobs.engine.worker import registry
+from autocode.jobs.engine.worker.registry import Registered
 from autocode.jobs.errors import JobsError, LedgerUnavailable, Transient
 from autocode.jobs.ledger import attempts
 from autocode.jobs.ledger.queries import load
@@ -25,6 +27,7 @@ __all__ = [
     "HANDED_BACK",
     "WORKER_STOPPED",
     "RunCancelled",
+    "bury",
     "cancel_attempt",
     "end_crashed",
     "hand_back",
@@ -100,6 +103,23 @@ def end_crashed(system: Callable[[], System], run: FlowRun, message: str) -> str
             own = next(row for row in rows.attempts if row.n == attempt.n)
             return message if own.ended_at is None else failed_message(message, rows, own)
     return message
+
+
+def bury(system: System, dead: Iterable[Registered]) -> None:
+    """Take children that died off the list, and end what they were to run but hadn't claimed. Idempotent.
+
+    An attempt that was claimed has a holder, by whom the reconciler knows that its process is dead. Another
+    one would only be found by how long it doesn't begin.
+
+    Raises:
+        LedgerUnavailable: the database can't be reached; the children stay on the list.
+    """
+    for child in dead:
+        attempt = attempt_of_run(system.db, child.flow_run_id)
+        if attempt is not None and not attempt.begun and attempt.outcome is None:
+            died = AttemptLost("The process that was to run this attempt died before it began.")
+            _end_as_seen(system, attempt, Outcome.CRASHED, died)
+        registry.forget(system.home, child)
 
 
 def tell_prefect(run: FlowRun, *, ours: bool) -> None:

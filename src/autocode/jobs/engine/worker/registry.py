@@ -17,7 +17,7 @@ from pathlib import Path
 
 from autocode.jobs.settings import Home
 
-__all__ = ["Registered", "children", "forget", "kill", "lives", "registered", "started_at", "sweep"]
+__all__ = ["Registered", "children", "forget", "kill", "lives", "registered", "started_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,6 @@ def kill(child: Registered) -> None:
 def forget(home: Home, child: Registered) -> None:
     """Take a child that ended off the list. Idempotent."""
     (_folder(home) / str(child.pid)).unlink(missing_ok=True)
-
-
-def sweep(home: Home) -> None:
-    """Take every child that ended off the list. Idempotent."""
-    for child in children(home):
-        if not lives(child):
-            forget(home, child)
 
 
 def started_at(pid: int) -> str | None:

@@ -17,6 +17,7 @@ from autocode.jobs.engine.holder import is_holder
 from autocode.jobs.engine.system import System
 from autocode.jobs.engine.worker import registry
 from autocode.jobs.engine.worker.children import Child, Children
+from autocode.jobs.engine.worker.handback import bury
 from autocode.jobs.engine.worker.messages import FENCED
 from autocode.jobs.engine.worker.registry import Registered
 from autocode.jobs.engine.worker.stopping import FENCE_SECONDS
@@ -85,11 +86,15 @@ class Watch:
             asyncio.get_running_loop().call_later(FENCE_SECONDS, self._children.kill, child, signal.SIGKILL)
 
     def _look_at_orphans(self, system: System) -> None:
-        """Kill children of workers that are gone, once the ledger says that their attempts are over."""
+        """Look after the children of workers that are gone.
+
+        What one that died left unclaimed ends at once; one that lives is killed once the ledger says that its
+        attempt is over.
+        """
         orphans = [each for each in registry.children(system.home) if not self._has_worker(each)]
-        for dead in [each for each in orphans if not registry.lives(each)]:
-            registry.forget(system.home, dead)
-            orphans.remove(dead)
+        dead = [each for each in orphans if not registry.lives(each)]
+        bury(system, dead)
+        orphans = [each for each in orphans if each not in dead]
         if not orphans:
             return
         ended = endings(system.db, [each.flow_run_id for each in orphans])

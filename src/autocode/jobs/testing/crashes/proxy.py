@@ -48,6 +48,8 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
         self._lines: list[_Line] = []
+        self._known: object = None
+        self._ports: frozenset[int] = frozenset()
         self._cut: Callable[[], Collection[int]] | None = None
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -78,19 +80,28 @@ class Proxy:
 
     def _run(self) -> None:
         self._selector.register(self._listener, selectors.EVENT_READ)
-        dark: set[int] = set()
         while not self._ending.is_set():
-            with self._lock:
-                owners = self._cut
-            dark = set() if owners is None else _ports(owners(), self.port)
+            dark = self._dark()
             self._listen_to(dark)
             for key, _ in self._selector.select(_LOOK_SECONDS):
                 if key.data is None:
                     self._accept()
-                elif key.data.port not in dark:
+                    # whose it is isn't known yet, and nothing may pass before that
+                    break
+                if key.data.port not in dark:
                     self._carry(key.data, key.fileobj)
 
-    def _listen_to(self, dark: set[int]) -> None:
+    def _dark(self) -> frozenset[int]:
+        """Return the ports of the lines that are cut; whose each is is looked up where that may change."""
+        with self._lock:
+            owners = self._cut
+        known = None if owners is None else (owners, tuple(line.port for line in self._lines))
+        if known != self._known:
+            self._known = known
+            self._ports = frozenset() if owners is None else _ports(owners(), self.port)
+        return self._ports
+
+    def _listen_to(self, dark: frozenset[int]) -> None:
         """Read from the lines that aren't cut, and from no other."""
         known = {id(key.data) for key in self._selector.get_map().values() if key.data is not None}
         for line in self._lines:
@@ -124,7 +135,7 @@ class Proxy:
         self._lines = [each for each in self._lines if each is not line]
 
 
-def _ports(owners: Collection[int], to: int) -> set[int]:
+def _ports(owners: Collection[int], to: int) -> frozenset[int]:
     """Return the local ports of the connections that these processes have to port *to*."""
     found: set[int] = set()
     for pid in owners:
@@ -134,4 +145,4 @@ def _ports(owners: Collection[int], to: int) -> set[int]:
                 for connection in psutil.Process(pid).net_connections("tcp4")
                 if connection.raddr[1:] == (to,)
             }
-    return found
+    return frozenset(found)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from autocode.jobs import kinds
 from autocode.jobs.crash import POINTS
 from autocode.jobs.errors import UsageError
 from autocode.jobs.kinds import Kind
 from autocode.jobs.operations.export import EXPORT
+from autocode.jobs.plugins import load_kinds
 from autocode.jobs.testing import scenarios
 from autocode.jobs.testing.crashes import kinds as orders
 from autocode.jobs.testing.samples import write_samples
@@ -119,27 +118,31 @@ def of_user(spec: str, payload: Mapping[str, Any]) -> Workload:
     """Return the workload of somebody's own kind.
 
     Args:
-        spec: ``MODULE:KIND``, as in ``shop.jobs:notify-order``; the module can be imported from the current
-            folder or the environment.
+        spec: ``MODULE:KIND`` or ``MODULE``, as in the setting ``kinds``: ``shop.jobs:NOTIFY``.
         payload: a payload; within its strings, ``{witness}`` stands for the URL below which effects are
-            counted, ``{case}`` for the case's id. It needs the latter wherever jobs could share steps.
+            counted, ``{case}`` for the case's id. It needs one of them: equal jobs share steps.
 
     Raises:
-        UsageError: the module can't be imported, doesn't declare the kind, or the payload doesn't fit.
+        UsageError: there is no kind of this name, or more than one, or all cases would get one payload.
+        PayloadInvalid: the payload doesn't fit the kind.
     """
-    module, _, name = spec.partition(":")
-    try:
-        importlib.import_module(module)
-    except ImportError as error:
+    found = load_kinds(spec)
+    if len(found) != 1:
+        names = ", ".join(kind.name for kind in found) or "none"
+        raise UsageError(f"{spec!r} names several job kinds: {names}.", hint="Name one, as MODULE:KIND.")
+    [kind] = found
+    pattern = json.dumps(payload)
+    if "{case}" not in pattern and "{witness}" not in pattern:
         raise UsageError(
-            f"The module {module!r} can't be imported: {error}.",
-            hint="Write MODULE:KIND, and run this where Python finds the module, or set PYTHONPATH.",
-        ) from error
-    kind = kinds.get(name)
+            "Each case would get the same payload, and the second job find what the first one left.",
+            hint="Let some text in it say {case}, or {witness} where effects are sent.",
+        )
 
     def prepare(place: Place) -> Prepared:
-        filled = json.dumps(payload).replace("{witness}", place.witness).replace("{case}", place.case)
-        return Prepared(json.loads(filled))
+        return Prepared(json.loads(pattern.replace("{witness}", place.witness).replace("{case}", place.case)))
 
+    kind.parse(
+        json.loads(pattern.replace("{witness}", "http://127.0.0.1:1/a-case").replace("{case}", "a-case"))
+    )
     # how far it gets is not known: a case whose point is passed less often is told as not reached
-    return Workload(kind, prepare, _steps(len(kind.steps), effects=1), (module,))
+    return Workload(kind, prepare, _steps(len(kind.steps), effects=1), (spec,))
