@@ -16,7 +16,6 @@ from autocode.jobs.testing.crashes import kinds as crash_kinds
 from autocode.jobs.testing.crashes.undisturbed import run_undisturbed
 from autocode.jobs.testing.crashes.witness import Witness
 from engine_world import SOURCES
-from fixtures_examples import EXAMPLES
 
 pytest_plugins = ["fixtures_examples"]
 
@@ -42,11 +41,11 @@ def test_an_example_tells_its_receiver_once(
     assert [(each.path, each.key, each.applied) for each in effects] == [("orders", key, 1)]
 
 
-def test_the_cure_is_a_few_lines() -> None:
+def test_the_cure_is_a_few_lines(examples: Path) -> None:
     """But for names and words, the two modules differ in what stands inside the step alone."""
     texts = {}
     for name in ("notify_order", "notify_order_cured"):
-        code = (EXAMPLES / f"{name}.py").read_text("utf-8").replace("notify-order-cured", "notify-order")
+        code = (examples / f"{name}.py").read_text("utf-8").replace("notify-order-cured", "notify-order")
         texts[name] = code.partition('"""\n\n')[2]
     start, end = "    httpx.post(", "    return context.put("
 
