@@ -82,7 +82,9 @@ def _run(name: str, arguments: list[str]) -> int:
     # one file stays on one worker, so that servers with the life of a module start once; the files begin in
     # the order of tests/conftest.py
     spread = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
-    command = [sys.executable, "-m", "pytest", *spread, *arguments]
+    # what makes a stage long is seen where it ran, on whatever machine that was
+    slowest = ["--durations=15", "--durations-min=4"]
+    command = [sys.executable, "-m", "pytest", *spread, *slowest, *arguments]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
     print(f"== tests: {name} took {time.monotonic() - began:.1f} s", flush=True)
     return code
