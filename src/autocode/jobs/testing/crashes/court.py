@@ -164,10 +164,10 @@ class Court:
             rows = {row.n: row for row in tx.execute(sa.select(t.attempts).where(mine))}
             query = sa.select(t.statuses.c.completed_at).where(t.statuses.c.job_id == hearing.job_id)
             complete = tx.execute(query).scalar()
-        struck, following = rows.get(hearing.attempt), rows.get(hearing.attempt + 1)
+        later = [row for n, row in sorted(rows.items()) if n > hearing.attempt]
         moments = (
-            struck.ended_at if struck is not None and following is not None else None,
-            following.begun_at if following is not None else None,
+            rows[hearing.attempt].ended_at if later else None,
+            next((row.begun_at for row in later if row.begun_at is not None), None),
             complete,
         )
         notice, begun, done = (None if at is None else at.timestamp() - hearing.wall for at in moments)

@@ -37,7 +37,7 @@ class Times:
 
     Args:
         notice: the struck attempt was ended.
-        next_attempt: the one after it began.
+        next_attempt: another one began.
         complete: the job was complete.
     """
 
