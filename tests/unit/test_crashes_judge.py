@@ -19,7 +19,7 @@ from autocode.jobs.testing.crashes.facts import (
     StatusRow,
 )
 from autocode.jobs.testing.crashes.judge import SHOWN_SECONDS, judge
-from autocode.jobs.testing.crashes.rules import RULES
+from autocode.jobs.testing.crashes.rules import CLEARED_LATER, RULES
 
 JOB = "order-1"
 DIGESTS = {label: f"sha256:{number:064x}" for number, label in enumerate(["reserve", "charge", "ship"], 1)}
@@ -412,3 +412,8 @@ def test_a_repeated_delivery_is_right_where_an_effect_lost_its_record() -> None:
 def test_what_is_not_known_is_not_held_against_the_job(change: Change) -> None:
     """Rules are about what was looked at."""
     assert judged(change(GOOD)) == []
+
+
+def test_what_is_cleared_later_is_a_rule() -> None:
+    """A name that no rule has would make the judge give up too early."""
+    assert set(RULES) >= CLEARED_LATER

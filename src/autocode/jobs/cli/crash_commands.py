@@ -24,7 +24,7 @@ Examples:
   autocode-jobs crash-test
   autocode-jobs crash-test --rounds 50 --seed 3
   autocode-jobs crash-test --case "export step.before:2 kill worker"
-  autocode-jobs crash-test shop.jobs:mail --payload '{"url": "{witness}"}'
+  autocode-jobs crash-test shop.jobs:MAIL --payload '{"url": "{witness}"}'
 
 A case is: the job's kind, a crash point and which passage of it, a fault, and
 for kill and freeze a victim. --list shows many.
@@ -38,7 +38,7 @@ def crash_test(
         str | None,
         Parameter(
             name="MODULE:KIND",
-            help="A job kind of your own: the module that registers it, and its name. "
+            help="A job kind of your own: the module that declares it, and its name there. "
             "This project's own kinds if none.",
         ),
     ] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import secrets
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,7 +110,21 @@ def _workloads(options: Options) -> list[Workload]:
     # these bring in the kinds and what they stand on, which a wrong option doesn't wait for
     from autocode.jobs.testing.crashes.workloads import of_user, own  # noqa: PLC0415 - see above
 
-    return own() if options.spec is None else [of_user(options.spec, _payload(options.payload))]
+    if options.spec is None:
+        return own()
+    payload = _payload(options.payload)
+    _prepare_for_prefect()
+    # a module beside which somebody stands is found, as by `python -m`
+    sys.path.insert(0, str(Path.cwd()))
+    return [of_user(options.spec, payload)]
+
+
+def _prepare_for_prefect() -> None:
+    """Keep Prefect quiet and at home: a team's module may import it."""
+    from autocode.jobs.engine.environment import configure_client  # noqa: PLC0415 - as above
+    from autocode.jobs.settings import Home  # noqa: PLC0415 - as above
+
+    configure_client(Home.from_environment())
 
 
 def _payload(text: str | None) -> dict[str, Any]:

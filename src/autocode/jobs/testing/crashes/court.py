@@ -20,6 +20,7 @@ from autocode.jobs.testing.crashes.cases import Case, Fault, Victim
 from autocode.jobs.testing.crashes.evidence import Evidence, Prefect, Struck, gather
 from autocode.jobs.testing.crashes.judge import judge
 from autocode.jobs.testing.crashes.poller import Poller
+from autocode.jobs.testing.crashes.rules import CLEARED_LATER
 from autocode.jobs.testing.crashes.service import OwnService
 from autocode.jobs.testing.crashes.undisturbed import Undisturbed
 from autocode.jobs.testing.crashes.witness import Effect
@@ -129,7 +130,8 @@ class Court:
             delivered = effects()
             evidence = self._evidence(case, hearing, delivered)
             violations = _judged(case, hearing, evidence)
-            if not violations or time.monotonic() > end:
+            lasting = [each for each in violations if each.split(": ")[1] not in CLEARED_LATER]
+            if lasting or not violations or time.monotonic() > end:
                 break
             time.sleep(_LOOK_SECONDS)
         self._poller.forget(hearing.job_id)

@@ -13,7 +13,7 @@ from autocode.jobs.projection import ENDED_STATES, Outcome
 from autocode.jobs.testing.crashes.event_log import event_faults
 from autocode.jobs.testing.crashes.evidence import AppliedEffect, Evidence
 
-__all__ = ["RULES", "Expected", "Peaceful", "Rule"]
+__all__ = ["CLEARED_LATER", "RULES", "Expected", "Peaceful", "Rule"]
 
 
 class Peaceful(Protocol):
@@ -239,3 +239,18 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     }
 )
 """Every rule by its name, which stands in what it finds."""
+
+CLEARED_LATER: Final = frozenset(
+    {
+        "ends of attempts",
+        "runs closed",
+        "runs in Prefect",
+        "events told",
+        "references",
+        "temporary files",
+        "holder files",
+        "child files",
+        "processes",
+    }
+)
+"""Rules that a job may break for a moment after its end: what it left is cleared away behind it."""
