@@ -18,6 +18,7 @@ from uuid import UUID, uuid4
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Scheduled
 
 from autocode.jobs import kinds, locks
@@ -170,6 +171,19 @@ class World:
 
         until(registered, within=within, told=lambda: [w.log.read_text() for w in self.workers])
         return found[0]
+
+    def has_pool(self) -> bool:
+        """Say whether Prefect knows the work pool."""
+
+        async def read() -> bool:
+            async with prefect_client(self.address) as client:
+                try:
+                    await client.read_work_pool(POOL)
+                except ObjectNotFound:
+                    return False
+                return True
+
+        return asyncio.run(read())
 
     def close(self) -> None:
         """End every worker that still runs."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,8 @@ def test_prefects_own_command_starts_a_worker_of_this_type(own_workers: World, t
         "PYTHONPATH": os.pathsep.join([environment["PYTHONPATH"], str(installed.parent)]),
         "PREFECT_API_URL": world.address.url,
         "PREFECT_API_AUTH_STRING": world.address.auth,
+        # one that doesn't end says where it stands
+        "PYTHONFAULTHANDLER": "1",
     }
     log = tmp_path / "prefect.log"
     with log.open("wb") as output:
@@ -260,10 +263,15 @@ def test_prefects_own_command_starts_a_worker_of_this_type(own_workers: World, t
         )
 
     try:
+        until(world.has_pool, within=60, told=log.read_text)
         run_id = world.submit(s.NOOP, "by-prefect", salt="by prefect")
         world.becomes(run_id, "Completed", within=90)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, log.read_text()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(30)
+        if process.poll() is None:
+            process.send_signal(signal.SIGABRT)
+        assert process.wait(10) == 0, log.read_text()
     finally:
         process.kill()
         process.wait()
