@@ -81,6 +81,7 @@ def assert_found_dead(world: Kills, at: float, *jobs: str) -> None:
         assert world.watcher.shown_running(job_id, 1, after=at) <= SHOWN_SECONDS
 
 
+@pytest.mark.long
 def test_children_are_killed(world: Kills) -> None:
     """The next attempts go on from the last checkpoints; an effect that was recorded isn't repeated."""
     errand = world.errand("errand-child")
@@ -150,6 +151,7 @@ def test_postgresql_is_killed(world: Kills, keeper: bool) -> None:
         assert_done(world, exported, errand, attempts=1)
 
 
+@pytest.mark.long
 def test_everything_is_killed_at_once(world: Kills) -> None:
     """After the next ``up`` both jobs go on where they were."""
     errand = world.errand("errand-everything")

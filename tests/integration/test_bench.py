@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_benchmark_measures_a_megabyte(tmp_path: Path) -> None:
     """One run on 1 MB gives the figures of peer, floor, export and stages, and tables of them."""
