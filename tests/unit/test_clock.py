@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -99,3 +100,22 @@ def test_the_system_clock_is_cut_and_aware() -> None:
     assert moment.tzinfo is UTC
     assert moment.microsecond % 1000 == 0
     assert first <= second
+
+
+def test_a_file_puts_the_clock_wrong_while_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For tests of clocks that jump: its seconds are added to the time, and to nothing that is measured."""
+    offset = tmp_path / "clock"
+    monkeypatch.setenv("AUTOCODE_CLOCK", str(offset))
+    clock = SystemClock()
+
+    right, measured = clock.now(), clock.monotonic()
+    offset.write_text("-3600")
+    wrong, still_measured = clock.now(), clock.monotonic()
+    offset.unlink()
+    again = clock.now()
+
+    assert timedelta(minutes=-60) <= wrong - right < timedelta(minutes=-59)
+    assert timedelta() <= again - right < timedelta(minutes=1)
+    assert 0 <= still_measured - measured < 60
