@@ -102,7 +102,8 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         self._released = asyncio.Event()
         self._polled = 0.0
         self._draining = False
-        self._roomy = True
+        self._watch: Watch | None = None
+        self._told = ""
         self.stopping = False
         """Whether it was told to stop."""
         self._began = registry.started_at(os.getpid()) or ""
@@ -199,23 +200,27 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         return JobsWorkerResult(status_code=ended.status_code or 0, identifier=str(ended.handle.pid))
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """Take what is due, as far as there are slots and room on the disk.
+        """Take what is due, as far as there are slots, room on the disk, and a way to the ledger.
 
-        What is taken without room would end before its attempt begins, and use up its budget.
+        What is taken without them would be lost before its attempt begins, and use up its budget.
         """
         busy = self._draining or self._work_pool is None or self.limiter.available_tokens < 1
-        if busy or not self._has_room():
+        if busy or not self._is_able():
             self._last_polled_time = datetime.now(UTC)
             return []
         return await super().get_and_submit_flow_runs()
 
-    def _has_room(self) -> bool:
-        room = has_room(self._home.path)
-        if room is not self._roomy:
-            told = "has room again" if room else "has no room left: runs wait until it has"
-            self._logger.warning("%s %s", self._home.path, told)
-            self._roomy = room
-        return room
+    def _is_able(self) -> bool:
+        trouble = ""
+        if not has_room(self._home.path):
+            trouble = f"{self._home.path} has no room left"
+        elif self._watch is not None and not self._watch.sees:
+            trouble = "the ledger doesn't answer"
+        # until the first look nothing is wrong
+        if trouble != self._told and self.ready.is_set():
+            self._logger.warning("%s", f"{trouble}: runs wait" if trouble else "runs are taken again")
+            self._told = trouble
+        return not trouble
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         """Return what is due now, and set the alarm for what comes due next."""
@@ -259,12 +264,13 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         async with anyio.create_task_group() as loops:
             loops.start_soon(self._send_heartbeats)
             loops.start_soon(listen, self._alarm, self._connected)
-            loops.start_soon(Watch(self._system, self._children).run)
+            self._watch = Watch(self._system, self._children, self._alarm.ring)
+            loops.start_soon(self._watch.run)
             await self._children.ready()
             while True:
                 try:
                     await self.get_and_submit_flow_runs()
-                    if self._connected.is_set() and self._work_pool is not None:
+                    if self._connected.is_set() and self._work_pool is not None and self._watch.sees:
                         self.ready.set()
                 except (httpx.HTTPError, PrefectException) as error:
                     self._logger.warning("Prefect does not say what is due: %s", error)

@@ -1,7 +1,8 @@
 """A look at the ledger every second: children that lost their attempt are stopped, and orphans are killed.
 
 A child notices by itself when its attempt was ended by somebody else, unless it is stopped, or stuck in
-native code. Until it is gone it holds a slot, so the worker looks as well.
+native code. Until it is gone it holds a slot, so the worker looks as well. A worker that can't look must not
+take runs either: it may be the only one that is cut off, and each attempt that it took would be lost.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from autocode.jobs.engine.holder import is_holder
@@ -29,6 +31,9 @@ __all__ = ["Watch"]
 
 _LOOK_SECONDS: Final = 1.0
 
+_BLIND_SECONDS: Final = 3.0
+"""How long after the last look that succeeded the ledger counts as being within reach."""
+
 _TOLD_BY_OTHERS: Final = frozenset({Outcome.CRASHED, Outcome.LOST, Outcome.GONE, Outcome.CANCELLED})
 """Endings that a process seldom writes about itself: it is stopped soon."""
 
@@ -42,33 +47,44 @@ class Watch:
     Args:
         system: opens the home; called in a thread.
         children: the worker's own children.
+        regained: called in the event loop when the ledger is within reach again.
     """
 
-    def __init__(self, system: Callable[[], System], children: Children) -> None:
+    def __init__(
+        self, system: Callable[[], System], children: Children, regained: Callable[[], None]
+    ) -> None:
         self._system = system
         self._children = children
+        self._regained = regained
+        self._looked = float("-inf")
         self._over_since: dict[int, float] = {}
         self._me = (os.getpid(), registry.started_at(os.getpid()))
 
     async def run(self) -> None:
         """Look, for ever."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
             self._children.look()
-            try:
+            # nobody is judged while the ledger is away
+            with suppress(JobsError, OSError):
                 system = await asyncio.to_thread(self._system)
                 await self._look_at_own(system)
                 await asyncio.to_thread(self._look_at_orphans, system)
-            except (JobsError, OSError):
-                # nobody is judged while the ledger is away
-                continue
+                sees, self._looked = self.sees, time.monotonic()
+                if not sees:
+                    self._regained()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    @property
+    def sees(self) -> bool:
+        """Whether the ledger was within reach a moment ago."""
+        return time.monotonic() - self._looked < _BLIND_SECONDS
 
     async def _look_at_own(self, system: System) -> None:
         living = self._children.living
+        # asked for nobody, too: that is how it is known that the ledger answers
+        ended = await asyncio.to_thread(endings, system.db, [child.flow_run_id for child in living])
         if not living:
             self._over_since.clear()
-            return
-        ended = await asyncio.to_thread(endings, system.db, [child.flow_run_id for child in living])
         for child in living:
             if child.flow_run_id in ended:
                 self._stop(child, ended[child.flow_run_id])
