@@ -68,7 +68,17 @@ def stop_between_transactions(pid: int, engine: Engine) -> None:
     until(stopped_outside, within=30)
 
 
-@pytest.mark.parametrize("point", ["submit.after-create", "claim.before", "claim.after", "result.after"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "claim.after",
+        # what a service makes of these is in the kill matrix
+        *(
+            pytest.param(p, marks=pytest.mark.long)
+            for p in ("submit.after-create", "claim.before", "result.after")
+        ),
+    ],
+)
 def test_a_process_killed_at_a_crash_point_leaves_a_job_that_the_next_one_ends(
     served: Served, point: str
 ) -> None:
