@@ -27,8 +27,8 @@ from autocode.jobs.testing.crashes.witness import Effect
 
 __all__ = ["Court", "Found", "Hearing"]
 
-_SETTLE_SECONDS: Final = 30.0
-"""How long the service may take to clear away what killed processes left."""
+_SETTLE_SECONDS: Final = 90.0
+"""How long the service may take to clear away what killed processes left; Prefect may have to start first."""
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -124,7 +124,7 @@ class Court:
         return Hearing(job_id, time.time(), time.monotonic(), attempt, undisturbed, effects)
 
     def verdict(self, case: Case, hearing: Hearing, effects: Callable[[], Sequence[Effect]]) -> Found:
-        """Judge a job that is over; what is left of it gets half a minute to be cleared away."""
+        """Judge a job that is over; what is left of it gets a minute and a half to be cleared away."""
         end = time.monotonic() + _SETTLE_SECONDS
         while True:
             delivered = effects()
