@@ -88,6 +88,18 @@ def test_bytes_go_both_ways(proxy: Proxy, other: subprocess.Popen[str]) -> None:
     assert told(other) == "hello"
 
 
+def test_a_line_that_nobody_reads_holds_up_no_other(proxy: Proxy, other: subprocess.Popen[str]) -> None:
+    """Both ways of a line may be full to the brim; words on another line arrive all the same."""
+    with socket.create_connection(("127.0.0.1", proxy.port)) as full:
+        full.settimeout(0.2)
+        with suppress(TimeoutError):
+            while True:
+                full.sendall(bytes(1 << 20))
+        ask(other, "hello")
+
+        assert told(other) == "hello"
+
+
 def test_a_line_that_is_cut_is_silent_and_others_are_not(proxy: Proxy, other: subprocess.Popen[str]) -> None:
     """Nothing arrives, on a new line neither; what was on its way arrives once it is mended."""
     ask(other, "before")

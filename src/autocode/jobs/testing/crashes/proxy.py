@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import selectors
-import socket
+import asyncio
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import psutil
 
 __all__ = ["Proxy"]
 
-_LOOK_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 0.05
 _CHUNK: Final = 1 << 16
 
-
-@dataclass
-class _Line:
-    """One connection: the client's end, the server's end, and who made it."""
-
-    client: socket.socket
-    server: socket.socket
-    port: int
-
-    def close(self) -> None:
-        self.client.close()
-        self.server.close()
+_FAREWELL_SECONDS: Final = 1.0
+"""How long the last words on a line may take."""
 
 
 class Proxy:
@@ -43,96 +31,101 @@ class Proxy:
     """
 
     def __init__(self, port: int) -> None:
+        self.port = 0
         self._server_port = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._selector = selectors.DefaultSelector()
-        self._lines: list[_Line] = []
-        self._known: object = None
-        self._ports: frozenset[int] = frozenset()
         self._cut: Callable[[], Collection[int]] | None = None
-        self._lock = threading.Lock()
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+        self._lines: set[int] = set()
+        self._known: object = None
+        self._dark: frozenset[int] = frozenset()
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Event | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="proxy", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
+        self._ready.wait()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ending.set()
+        assert self._loop is not None
+        assert self._ended is not None
+        self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
-        self._listener.close()
-        for line in self._lines:
-            line.close()
 
     def cut(self, owners: Callable[[], Collection[int]]) -> None:
         """Let nothing through any more for the processes whose ids *owners* returns, also new ones."""
-        with self._lock:
-            self._cut = owners
+        self._cut = owners
 
     def mend(self) -> None:
         """Let everything through again. Idempotent."""
-        with self._lock:
-            self._cut = None
+        self._cut = None
 
-    def _run(self) -> None:
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        while not self._ending.is_set():
-            dark = self._dark()
-            self._listen_to(dark)
-            for key, _ in self._selector.select(_LOOK_SECONDS):
-                if key.data is None:
-                    self._accept()
-                    # whose it is isn't known yet, and nothing may pass before that
-                    break
-                if key.data.port not in dark:
-                    self._carry(key.data, key.fileobj)
+    async def _run(self) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._ended.wait()
+        server.close()
+        # what still hangs on a line ends with the loop
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
-    def _dark(self) -> frozenset[int]:
-        """Return the ports of the lines that are cut; whose each is is looked up where that may change."""
-        with self._lock:
-            owners = self._cut
-        known = None if owners is None else (owners, tuple(line.port for line in self._lines))
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        port = writer.get_extra_info("peername")[1]
+        self._lines.add(port)
+        try:
+            with suppress(OSError):
+                server = await asyncio.open_connection("127.0.0.1", self._server_port)
+                try:
+                    await _either(self._carry(reader, server[1], port), self._carry(server[0], writer, port))
+                finally:
+                    await _closed(server[1])
+        finally:
+            self._lines.discard(port)
+            await _closed(writer)
+
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, port: int) -> None:
+        # each direction of each line waits by itself: one that is full must not hold up another
+        with suppress(OSError):
+            while data := await source.read(_CHUNK):
+                while self._is_cut(port):  # noqa: ASYNC110 - other processes' lines come and go untold
+                    await asyncio.sleep(_LOOK_SECONDS)
+                target.write(data)
+                await target.drain()
+
+    def _is_cut(self, port: int) -> bool:
+        """Say whether a line is cut; whose each is is looked up where that may have changed."""
+        owners = self._cut
+        known = None if owners is None else (owners, frozenset(self._lines))
         if known != self._known:
             self._known = known
-            self._ports = frozenset() if owners is None else _ports(owners(), self.port)
-        return self._ports
+            self._dark = frozenset() if owners is None else _ports(owners(), self.port)
+        return port in self._dark
 
-    def _listen_to(self, dark: frozenset[int]) -> None:
-        """Read from the lines that aren't cut, and from no other."""
-        known = {id(key.data) for key in self._selector.get_map().values() if key.data is not None}
-        for line in self._lines:
-            if line.port in dark and id(line) in known:
-                self._selector.unregister(line.client)
-                self._selector.unregister(line.server)
-            elif line.port not in dark and id(line) not in known:
-                self._selector.register(line.client, selectors.EVENT_READ, line)
-                self._selector.register(line.server, selectors.EVENT_READ, line)
 
-    def _accept(self) -> None:
-        client, (_, port) = self._listener.accept()
-        try:
-            server = socket.create_connection(("127.0.0.1", self._server_port), timeout=5)
-        except OSError:
-            client.close()
-            return
-        server.settimeout(None)
-        self._lines.append(_Line(client, server, port))
+async def _either(*ways: Coroutine[Any, Any, None]) -> None:
+    """Go both ways until one has ended."""
+    tasks = [asyncio.create_task(way) for way in ways]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
-    def _carry(self, line: _Line, readable: object) -> None:
-        source, target = (line.client, line.server) if readable is line.client else (line.server, line.client)
-        with suppress(OSError):
-            if data := source.recv(_CHUNK):
-                target.sendall(data)
-                return
-        for end in (line.client, line.server):
-            with suppress(KeyError, ValueError):
-                self._selector.unregister(end)
-        line.close()
-        self._lines = [each for each in self._lines if each is not line]
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            await writer.wait_closed()
+    # what nobody reads is for nobody any more
+    writer.transport.abort()
 
 
 def _ports(owners: Collection[int], to: int) -> frozenset[int]:
