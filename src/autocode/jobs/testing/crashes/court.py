@@ -46,7 +46,7 @@ class Hearing:
         job_id: the job.
         wall: the moment, in seconds since the epoch.
         at: the same on the monotonic clock.
-        attempt: the attempt that was the latest.
+        attempt: the attempt that was the latest to begin; 0 where none had.
         undisturbed: the same job without a fault.
         effects: what that one did to the world.
     """
@@ -118,10 +118,13 @@ class Court:
         except LedgerUnavailable:
             return 0
 
+    def went_on(self, hearing: Hearing) -> bool:
+        """Say whether another attempt has begun since, or the job is over: its result may have been there."""
+        return self.begun(hearing.job_id) > hearing.attempt or self.is_over(hearing.job_id)
+
     def begin(self, job_id: str, undisturbed: Undisturbed, effects: Sequence[Effect]) -> Hearing:
         """Note how things stand when the fault strikes."""
-        attempt = max(1, self.begun(job_id))
-        return Hearing(job_id, time.time(), time.monotonic(), attempt, undisturbed, effects)
+        return Hearing(job_id, time.time(), time.monotonic(), self.begun(job_id), undisturbed, effects)
 
     def verdict(self, case: Case, hearing: Hearing, effects: Callable[[], Sequence[Effect]]) -> Found:
         """Judge a job that is over; what is left of it gets a minute and a half to be cleared away."""
@@ -146,7 +149,8 @@ class Court:
     def _evidence(self, case: Case, hearing: Hearing, effects: Sequence[Effect]) -> Evidence:
         known = json.loads((self._service.home.run / "server.json").read_text("utf-8"))
         # while everything is down nobody can be told anything
-        timed = _strikes_the_runner(case) and case.victim is not Victim.EVERYTHING
+        known_to_run = hearing.attempt > 0 and case.victim is not Victim.EVERYTHING
+        timed = known_to_run and _strikes_the_runner(case)
         return gather(
             hearing.job_id,
             db=self._db,
@@ -166,9 +170,10 @@ class Court:
             rows = {row.n: row for row in tx.execute(sa.select(t.attempts).where(mine))}
             query = sa.select(t.statuses.c.completed_at).where(t.statuses.c.job_id == hearing.job_id)
             complete = tx.execute(query).scalar()
-        later = [row for n, row in sorted(rows.items()) if n > hearing.attempt]
+        struck = max(1, hearing.attempt)
+        later = [row for n, row in sorted(rows.items()) if n > struck]
         moments = (
-            rows[hearing.attempt].ended_at if later else None,
+            rows[struck].ended_at if later else None,
             next((row.begun_at for row in later if row.begun_at is not None), None),
             complete,
         )

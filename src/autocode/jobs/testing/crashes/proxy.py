@@ -126,6 +126,8 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
             await writer.wait_closed()
     # what nobody reads is for nobody any more
     writer.transport.abort()
+    # its socket is closed in the loop's next turn
+    await asyncio.sleep(0)
 
 
 def _ports(owners: Collection[int], to: int) -> frozenset[int]:

@@ -159,7 +159,7 @@ class Matrix:
             hearing = court.begin(job_id, this.undisturbed, this.effects)
             with ExitStack() as fault:
                 if struck is not None:
-                    _strike(this, struck, fault, lambda: court.begun(job_id) > hearing.attempt)
+                    _strike(this, struck, fault, lambda: court.went_on(hearing))
                 until(
                     lambda: court.is_over(job_id),
                     within=_DONE_SECONDS,
