@@ -121,13 +121,14 @@ async def _either(*ways: Coroutine[Any, Any, None]) -> None:
 
 async def _closed(writer: asyncio.StreamWriter) -> None:
     writer.close()
-    with suppress(OSError, TimeoutError):
-        async with asyncio.timeout(_FAREWELL_SECONDS):
-            await writer.wait_closed()
-    # what nobody reads is for nobody any more
-    writer.transport.abort()
-    # its socket is closed in the loop's next turn
-    await asyncio.sleep(0)
+    try:
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                await writer.wait_closed()
+    finally:
+        # what nobody reads is for nobody any more; the socket is closed in the loop's next turn
+        writer.transport.abort()
+        await asyncio.sleep(0)
 
 
 def _ports(owners: Collection[int], to: int) -> frozenset[int]:
