@@ -47,6 +47,8 @@ class Peace:
 
 
 UNDISTURBED = Peace(RESULT, DIGESTS)
+RAN_ONCE = (Effect("ran/reserve", "", None), Effect("ran/ship", "", None))
+RAN_TWICE = (RAN_ONCE[0], Effect("ran/ship", "", None, 2, 2))
 EFFECTS = (Effect("charge", "12.50", "charge:a"), Effect("ship", "order a", "ship:a"))
 
 
@@ -93,7 +95,7 @@ GOOD = Evidence(
     ledger=Facts(
         status=StatusRow("complete", None, possible_double_run=False, rev=5),
         result=RESULT,
-        attempts=[attempt(1, "crashed"), attempt(2, "completed")],
+        attempts=[attempt(1, "crashed", ended_event=5), attempt(2, "completed", ended_event=8)],
         checkpoints=[
             checkpoint(1, "reserve", DIGESTS["reserve"]),
             checkpoint(2, "charge", DIGESTS["charge"]),
@@ -104,8 +106,9 @@ GOOD = Evidence(
             {(digest, f"job:{JOB}") for digest in DIGESTS.values()} | {(RESULT, f"result:{JOB}")}
         ),
         events=GOOD_LOG,
+        checkpoint_events={1: [3], 2: [4], 3: [7]},
     ),
-    effects=EFFECTS,
+    effects=(*EFFECTS, *RAN_TWICE),
     run_states={"run-1": "CRASHED", "run-2": "COMPLETED"},
     shown_running=SHOWN_SECONDS,
 )
@@ -115,7 +118,7 @@ def judged(evidence: Evidence, **changes: Any) -> list[str]:
     """Judge with what is expected of the good job."""
     expected: dict[str, Any] = {
         "undisturbed": UNDISTURBED,
-        "effects": EFFECTS,
+        "effects": (*EFFECTS, *RAN_ONCE),
         "max_attempts_expected": 2,
     }
     return judge(evidence, **{**expected, **changes})
@@ -172,6 +175,12 @@ def first_attempt(**changes: Any) -> Change:
     return ledger(attempts=[first, attempt(2, "completed")])
 
 
+def ran(**times: int) -> Change:
+    """Replace how often each step ran."""
+    told = [Effect(f"ran/{step}", "", None, count, count) for step, count in times.items()]
+    return around(effects=(*EFFECTS, *told))
+
+
 CHECKPOINTS = GOOD.ledger.checkpoints
 REFERENCES = GOOD.ledger.references
 
@@ -194,35 +203,57 @@ CORRUPTIONS: dict[str, tuple[str, Change]] = {
     "a checkpoint is missing": ("checkpoints", ledger(checkpoints=CHECKPOINTS[:-1])),
     "a checkpoint that nobody expects": (
         "checkpoints",
-        ledger(checkpoints=[*CHECKPOINTS, checkpoint(4, "more", DIGESTS["ship"])]),
+        ledger(
+            checkpoints=[*CHECKPOINTS, checkpoint(4, "more", DIGESTS["ship"], 2)],
+            checkpoint_events={1: [3], 2: [4], 3: [7], 4: [7]},
+        ),
     ),
+    "a checkpoint that nobody was told of": ("checkpoints told", ledger(checkpoint_events={1: [3], 2: [4]})),
+    "a checkpoint that was told twice": (
+        "checkpoints told",
+        ledger(checkpoint_events={1: [3, 4], 2: [4], 3: [7]}),
+    ),
+    "an attempt commits after its end": ("fence", ledger(checkpoint_events={1: [3], 2: [6], 3: [7]})),
+    "a step that was done is done again": ("work", ran(reserve=2, ship=2)),
+    "a step runs again and again": ("work", ran(reserve=1, ship=3)),
+    "a step never runs": ("work", ran(ship=2)),
+    "a step that nobody expects": ("work", ran(reserve=1, ship=1, sink=1)),
     "a checkpoint with another digest": (
         "checkpoints",
-        ledger(checkpoints=[*CHECKPOINTS[:-1], checkpoint(3, "ship", DIGESTS["charge"])]),
+        ledger(checkpoints=[*CHECKPOINTS[:-1], checkpoint(3, "ship", DIGESTS["charge"], 2)]),
     ),
     "a checkpoint twice": (
         "checkpoints",
-        ledger(checkpoints=[*CHECKPOINTS, checkpoint(4, "ship", DIGESTS["ship"])]),
+        ledger(
+            checkpoints=[*CHECKPOINTS, checkpoint(4, "ship", DIGESTS["ship"], 2)],
+            checkpoint_events={1: [3], 2: [4], 3: [7], 4: [7]},
+        ),
     ),
     "a checkpoint by an attempt that isn't there": (
         "makers of checkpoints",
         ledger(checkpoints=[*CHECKPOINTS[:-1], checkpoint(3, "ship", DIGESTS["ship"], 3)]),
     ),
     "a checkpoint by an attempt that never began": ("makers of checkpoints", first_attempt(begun=False)),
-    "an effect is missing": ("effects", around(effects=EFFECTS[:1])),
-    "an effect of its own": ("effects", around(effects=[*EFFECTS, Effect("ship", "order b", "ship:b")])),
+    "an effect is missing": ("effects", around(effects=[*RAN_TWICE, EFFECTS[0]])),
+    "an effect of its own": (
+        "effects",
+        around(effects=[*RAN_TWICE, *EFFECTS, Effect("ship", "order b", "ship:b")]),
+    ),
     "an effect with another body": (
         "effects",
-        around(effects=[EFFECTS[0], Effect("ship", "order b", "ship:a")]),
+        around(effects=[*RAN_TWICE, EFFECTS[0], Effect("ship", "order b", "ship:a")]),
     ),
-    "an effect twice": ("effects", around(effects=[EFFECTS[0], Effect("ship", "order a", None, 2, 2)])),
+    "an effect twice": (
+        "effects",
+        around(effects=[*RAN_TWICE, EFFECTS[0], Effect("ship", "order a", None, 2, 2)]),
+    ),
     "an effect under two keys": (
         "effects",
-        around(effects=[*EFFECTS, Effect("ship", "order a", "ship:again")]),
+        around(effects=[*RAN_TWICE, *EFFECTS, Effect("ship", "order a", "ship:again")]),
     ),
     "an effect asked for again": (
         "deliveries",
-        around(effects=[EFFECTS[0], Effect("ship", "order a", "ship:a", 1, 2)]),
+        around(effects=[*RAN_TWICE, EFFECTS[0], Effect("ship", "order a", "ship:a", 1, 2)]),
     ),
     "an effect that isn't known to be done": (
         "records of effects",
@@ -365,7 +396,9 @@ def test_no_rule_goes_untried() -> None:
 
 def test_a_violation_says_what_was_expected_and_what_was_found() -> None:
     """The words are enough to see what went wrong."""
-    violations = judged(replace(GOOD, effects=[EFFECTS[0], Effect("ship", "order a", None, 2, 2)]))
+    violations = judged(
+        replace(GOOD, effects=[*RAN_TWICE, EFFECTS[0], Effect("ship", "order a", None, 2, 2)])
+    )
 
     assert violations == [f"{JOB}: effects: expected the effect ship (order a) once, found 2 times"]
 
@@ -391,8 +424,8 @@ def test_what_a_case_allows_is_kept_to(changes: Mapping[str, Any], rule: str) ->
 
 def test_a_repeated_delivery_is_right_where_an_effect_lost_its_record() -> None:
     """A crash between an effect and its record makes it be asked for again, and never applied again."""
-    again = replace(GOOD, effects=[EFFECTS[0], Effect("ship", "order a", "ship:a", 1, 2)])
-    twice = replace(GOOD, effects=[EFFECTS[0], Effect("ship", "order a", "ship:a", 2, 2)])
+    again = replace(GOOD, effects=[*RAN_TWICE, EFFECTS[0], Effect("ship", "order a", "ship:a", 1, 2)])
+    twice = replace(GOOD, effects=[*RAN_TWICE, EFFECTS[0], Effect("ship", "order a", "ship:a", 2, 2)])
 
     assert judged(again, may_redeliver=True) == []
     assert broken(judged(twice, may_redeliver=True)) == {"effects"}

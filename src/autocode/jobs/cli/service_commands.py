@@ -94,6 +94,10 @@ def up(
 
     What dies is started again. After a power cut or a kill, run it again: jobs go on where they were.
     """
+    from autocode.jobs.service import leash  # noqa: PLC0415 - before all that takes time
+
+    # a test harness that is killed takes its service with it
+    leash.attach()
     from autocode.jobs.cli import up as work  # noqa: PLC0415 - see the module's docstring
 
     flags = {

@@ -122,6 +122,18 @@ class Court:
         """Say whether another attempt has begun since, or the job is over: its result may have been there."""
         return self.begun(hearing.job_id) > hearing.attempt or self.is_over(hearing.job_id)
 
+    def gave_up(self, hearing: Hearing) -> bool:
+        """Say whether the attempt of then was ended, or the job is over."""
+        query = sa.select(t.attempts.c.ended_at).where(
+            t.attempts.c.job_id == hearing.job_id, t.attempts.c.n == max(1, hearing.attempt)
+        )
+        try:
+            with self._db.read() as tx:
+                ended = tx.execute(query).scalar() is not None
+        except LedgerUnavailable:
+            return False
+        return ended or self.is_over(hearing.job_id)
+
     def begin(self, job_id: str, undisturbed: Undisturbed, effects: Sequence[Effect]) -> Hearing:
         """Note how things stand when the fault strikes."""
         return Hearing(job_id, time.time(), time.monotonic(), self.begun(job_id), undisturbed, effects)
@@ -133,8 +145,7 @@ class Court:
             delivered = effects()
             evidence = self._evidence(case, hearing, delivered)
             violations = _judged(case, hearing, evidence)
-            lasting = [each for each in violations if each.split(": ")[1] not in CLEARED_LATER]
-            if lasting or not violations or time.monotonic() > end:
+            if time.monotonic() > end or not any(each.split(": ")[1] in CLEARED_LATER for each in violations):
                 break
             time.sleep(_LOOK_SECONDS)
         self._poller.forget(hearing.job_id)

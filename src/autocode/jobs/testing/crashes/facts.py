@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.attempts import attempt_holder
 from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger.events import Fact
 from autocode.jobs.testing.crashes.event_log import EventRow, read_events
 
 __all__ = [
@@ -35,7 +36,10 @@ class StatusRow:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One attempt; *outcome* is how it ended, *holder* who ran it, *error* what it left for people."""
+    """One attempt; *outcome* is how it ended, *holder* who ran it, *error* what it left for people.
+
+    *ended_event* is the number of the event that tells of its end.
+    """
 
     n: int
     flow_run_id: str | None
@@ -45,6 +49,7 @@ class AttemptRow:
     outcome: str | None
     run_closed: bool
     error: Mapping[str, Any] | None = None
+    ended_event: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ class Facts:
         references: digest and holder of what the job, its result and its attempts hold.
         events: of all jobs, as :func:`read_events` has them.
         events_after: where the look at the event log began.
+        checkpoint_events: the numbers of the events that tell of a checkpoint, by the checkpoint's number.
     """
 
     status: StatusRow | None
@@ -90,6 +96,7 @@ class Facts:
     references: frozenset[tuple[str, str]]
     events: Sequence[EventRow]
     events_after: int = 0
+    checkpoint_events: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 def read_facts(db: Database, job_id: str, *, events_after: int = 0) -> Facts:
@@ -115,6 +122,7 @@ def read_facts(db: Database, job_id: str, *, events_after: int = 0) -> Facts:
             checkpoints=_checkpoints(tx, job_id),
             recorded=_recorded(tx, job_id),
             references=_references(tx, job_id),
+            checkpoint_events=_checkpoint_events(tx, job_id),
             events=read_events(tx, after=events_after),
             events_after=events_after,
         )
@@ -132,6 +140,7 @@ def _attempts(tx: sa.Connection, job_id: str) -> list[AttemptRow]:
             outcome=row.outcome,
             run_closed=row.run_closed,
             error=row.error,
+            ended_event=row.ended_event,
         )
         for row in tx.execute(query)
     ]
@@ -142,6 +151,16 @@ def _checkpoints(tx: sa.Connection, job_id: str) -> list[CheckpointRow]:
     return [
         CheckpointRow(row.seq, row.step, row.digest, row.attempt, row.reused) for row in tx.execute(query)
     ]
+
+
+def _checkpoint_events(tx: sa.Connection, job_id: str) -> dict[int, list[int]]:
+    query = sa.select(t.events.c.id, t.events.c.detail).where(
+        t.events.c.job_id == job_id, t.events.c.fact == Fact.CHECKPOINT
+    )
+    found: dict[int, list[int]] = {}
+    for row in tx.execute(query):
+        found.setdefault(row.detail["seq"], []).append(row.id)
+    return found
 
 
 def _recorded(tx: sa.Connection, job_id: str) -> list[RecordedEffect]:

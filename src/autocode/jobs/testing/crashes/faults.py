@@ -13,16 +13,17 @@ from typing import Final
 
 import psutil
 
+from autocode.jobs.service import leash
 from autocode.jobs.settings import LEASE_SECONDS
 from autocode.jobs.testing.crashes.cases import Case, Fault, Victim
-from autocode.jobs.testing.crashes.service import OwnService, until
+from autocode.jobs.testing.crashes.service import LEASH_SECONDS, OwnService, until
 
 __all__ = ["FROZEN_SECONDS", "strike"]
 
 FROZEN_SECONDS: Final = LEASE_SECONDS + 2.0
 """How long something is stopped or cut off, where nobody takes its place."""
 
-_REPLACED_SECONDS: Final = 60.0
+_REPLACED_SECONDS: Final = 120.0
 """How long another attempt may take to begin; far above a lease, a backoff and the start of a worker."""
 
 _CLOCKS: Final = {Fault.CLOCK_BACK: -3600.0, Fault.CLOCK_FORWARD: 3600.0}
@@ -30,7 +31,13 @@ _CLOCKS: Final = {Fault.CLOCK_BACK: -3600.0, Fault.CLOCK_FORWARD: 3600.0}
 
 
 def strike(
-    service: OwnService, case: Case, struck: int, stack: ExitStack, *, replaced: Callable[[], bool]
+    service: OwnService,
+    case: Case,
+    struck: int,
+    stack: ExitStack,
+    *,
+    given_up: Callable[[], bool],
+    replaced: Callable[[], bool],
 ) -> None:
     """Do a case's fault, and let the process that stopped at the crash point go on if it lives.
 
@@ -39,7 +46,8 @@ def strike(
         case: the case.
         struck: the process that stopped at the crash point.
         stack: undoes what has to stay until the job is over.
-        replaced: says whether another attempt has begun.
+        given_up: says whether the attempt was ended.
+        replaced: says whether another one has begun.
 
     Raises:
         NotInTime: nothing took the place of what was frozen or cut off.
@@ -47,7 +55,7 @@ def strike(
     if case.fault is Fault.KILL:
         _kill(service, case, struck)
     elif case.fault is Fault.FREEZE:
-        _freeze(service, case, struck, stack, replaced)
+        _freeze(service, case, struck, stack, given_up)
     elif case.fault is Fault.CUT_OFF:
         _cut_off(service, struck, stack, replaced)
     else:
@@ -65,14 +73,15 @@ def _kill(service: OwnService, case: Case, struck: int) -> None:
 
 
 def _freeze(
-    service: OwnService, case: Case, struck: int, stack: ExitStack, replaced: Callable[[], bool]
+    service: OwnService, case: Case, struck: int, stack: ExitStack, given_up: Callable[[], bool]
 ) -> None:
     victims = service.victims(case.victim, struck)
     service.kill(victims, signal.SIGSTOP)
     if case.victim in {Victim.CHILD, Victim.WORKER}:
         if case.victim is Victim.WORKER:
             stack.enter_context(_spare_worker(service))
-        until(replaced, within=_REPLACED_SECONDS, what="another attempt had begun", told=service.told)
+        # at once: what it was about to commit, nobody else has committed yet
+        until(given_up, within=_REPLACED_SECONDS, what="the attempt was given up", told=service.told)
     else:
         _resume(struck)
         time.sleep(FROZEN_SECONDS)
@@ -115,8 +124,8 @@ def _spare_worker(service: OwnService) -> Iterator[None]:
     environ = {key: value for key, value in service.environ.items() if key != "AUTOCODE_CRASH"}
     process = subprocess.Popen(
         [sys.executable, "-m", "autocode.jobs.cli.main", "worker", "--name", "spare"],
-        env=environ,
-        stdin=subprocess.DEVNULL,
+        env={**environ, leash.VARIABLE: LEASH_SECONDS},
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -136,3 +145,5 @@ def _spare_worker(service: OwnService) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
+        assert process.stdin is not None
+        process.stdin.close()

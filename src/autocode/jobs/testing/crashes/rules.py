@@ -13,7 +13,7 @@ from autocode.jobs.projection import ENDED_STATES, Outcome
 from autocode.jobs.testing.crashes.event_log import event_faults
 from autocode.jobs.testing.crashes.evidence import AppliedEffect, Evidence
 
-__all__ = ["CLEARED_LATER", "RULES", "Expected", "Peaceful", "Rule"]
+__all__ = ["CLEARED_LATER", "RAN", "RULES", "Expected", "Peaceful", "Rule"]
 
 
 class Peaceful(Protocol):
@@ -50,6 +50,9 @@ class Expected:
     may_redeliver: bool
     shown_seconds: float
 
+
+RAN: Final = "ran/"
+"""Begins the path of what isn't an effect but a step's word that it runs; it may be told again."""
 
 _Breach = tuple[str, str]
 
@@ -90,6 +93,36 @@ def _makers(evidence: Evidence, _: Expected) -> Iterator[_Breach]:
     for each in evidence.ledger.checkpoints:
         if each.attempt not in begun:
             yield f"{each.label!r} by an attempt that began", f"attempt {each.attempt}"
+
+
+def _checkpoints_told(evidence: Evidence, _: Expected) -> Iterator[_Breach]:
+    for each in evidence.ledger.checkpoints:
+        times = len(evidence.ledger.checkpoint_events.get(each.seq, ()))
+        if times != 1:
+            yield f"the checkpoint {each.label!r} told once", _times(times)
+
+
+def _fence(evidence: Evidence, _: Expected) -> Iterator[_Breach]:
+    """No process commits anything once its attempt is over, whatever it does."""
+    ends = {each.n: each.ended_event for each in evidence.ledger.attempts}
+    for each in evidence.ledger.checkpoints:
+        # within a job the numbers of events follow the order of the commits
+        told, end = evidence.ledger.checkpoint_events.get(each.seq, ()), ends.get(each.attempt)
+        if end is not None and any(event > end for event in told):
+            yield f"no checkpoint by attempt {each.attempt} after its end", each.label
+
+
+def _work(evidence: Evidence, expected: Expected) -> Iterator[_Breach]:
+    """What was done before the fault isn't done again: an attempt repeats at most the step it fell into."""
+    wanted, found = _run(expected.effects), _run(evidence.effects)
+    for step in sorted(wanted.keys() | found.keys()):
+        if not found[step] or not wanted[step]:
+            yield f"{step} run {_times(wanted[step])}", _times(found[step])
+    again = found.total() - wanted.total()
+    most = max(0, len(evidence.ledger.attempts) - 1)
+    if again > most:
+        steps = ", ".join(f"{step} {_times(found[step])}" for step in found if found[step] > wanted[step])
+        yield f"{most} steps run again at most", f"{again}: {steps}"
 
 
 def _effects(evidence: Evidence, expected: Expected) -> Iterator[_Breach]:
@@ -195,7 +228,16 @@ def _left(what: str, found: Callable[[Evidence], Iterable[object]]) -> Rule:
 def _applied(effects: Iterable[AppliedEffect]) -> Counter[tuple[str, str]]:
     counted: Counter[tuple[str, str]] = Counter()
     for each in effects:
-        counted[each.path, each.body] += each.applied
+        if not each.path.startswith(RAN):
+            counted[each.path, each.body] += each.applied
+    return counted
+
+
+def _run(effects: Iterable[AppliedEffect]) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for each in effects:
+        if each.path.startswith(RAN):
+            counted[each.path.removeprefix(RAN)] += each.applied
     return counted
 
 
@@ -219,6 +261,9 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "objects": _objects,
         "checkpoints": _checkpoints,
         "makers of checkpoints": _makers,
+        "checkpoints told": _checkpoints_told,
+        "fence": _fence,
+        "work": _work,
         "effects": _effects,
         "deliveries": _deliveries,
         "records of effects": _recorded,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ import psutil
 
 from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.testing.crashes.cases import Case, Fault
-from autocode.jobs.testing.crashes.court import Court
+from autocode.jobs.testing.crashes.court import Court, Hearing
 from autocode.jobs.testing.crashes.faults import strike
+from autocode.jobs.testing.crashes.rules import RAN
 from autocode.jobs.testing.crashes.service import NotInTime, OwnService, until
 from autocode.jobs.testing.crashes.services import Services
 from autocode.jobs.testing.crashes.undisturbed import Undisturbed, run_undisturbed
@@ -143,7 +145,7 @@ class Matrix:
         undisturbed = run_undisturbed(
             workload.kind, prepared.payload, folder / "undisturbed", prepared.roots, job_id
         )
-        effects = self._witness.effects(job_id)
+        effects = [*self._witness.effects(job_id), *_ran(folder)]
         self._witness.forget(job_id)
         for left in folder.glob("witness*"):
             left.unlink()
@@ -159,7 +161,7 @@ class Matrix:
             hearing = court.begin(job_id, this.undisturbed, this.effects)
             with ExitStack() as fault:
                 if struck is not None:
-                    _strike(this, struck, fault, lambda: court.went_on(hearing))
+                    _strike(this, struck, fault, court, hearing)
                 until(
                     lambda: court.is_over(job_id),
                     within=_DONE_SECONDS,
@@ -170,7 +172,8 @@ class Matrix:
             service.order.unlink(missing_ok=True)
         asking.join()
         service.ready()
-        found = court.verdict(this.case, hearing, lambda: self._witness.effects(job_id))
+        folder = service.folder / "cases" / job_id
+        found = court.verdict(this.case, hearing, lambda: [*self._witness.effects(job_id), *_ran(folder)])
         self._witness.forget(job_id)
         return Verdict(
             case=this.case,
@@ -181,6 +184,14 @@ class Matrix:
             redelivered=found.redelivered,
             seconds=time.monotonic() - began,
         )
+
+
+def _ran(folder: Path) -> list[Effect]:
+    """Return what a job's steps told a file, each line a step that ran, as the witness tells of effects."""
+    counted: Counter[str] = Counter()
+    for path in folder.glob("witness*"):
+        counted.update(path.read_text("utf-8").splitlines())
+    return [Effect(f"{RAN}{line}", "", None, times, times) for line, times in counted.items()]
 
 
 class _Asking:
@@ -239,7 +250,7 @@ def _struck(service: OwnService, asking: _Asking, is_over: Callable[[], bool]) -
     return int(found[0].name.rpartition("-")[2]) if found else None
 
 
-def _strike(this: _Round, struck: int, fault: ExitStack, replaced: Callable[[], bool]) -> None:
+def _strike(this: _Round, struck: int, fault: ExitStack, court: Court, hearing: Hearing) -> None:
     """Do the fault, once the process has really stopped."""
     if this.case.fault in _DISK_ACTIONS:
         # done by the process itself
@@ -247,4 +258,11 @@ def _strike(this: _Round, struck: int, fault: ExitStack, replaced: Callable[[], 
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(struck)
         until(lambda: process.status() == psutil.STATUS_STOPPED, within=30, what="the process had stopped")
-    strike(this.service, this.case, struck, fault, replaced=replaced)
+    strike(
+        this.service,
+        this.case,
+        struck,
+        fault,
+        given_up=lambda: court.gave_up(hearing),
+        replaced=lambda: court.went_on(hearing),
+    )

@@ -21,15 +21,19 @@ import psutil
 
 from autocode.jobs.client import Client, discover
 from autocode.jobs.errors import Transient, UsageError
+from autocode.jobs.service import leash
 from autocode.jobs.settings import Home
 from autocode.jobs.store import LocalStore
 from autocode.jobs.testing.crashes.cases import Victim
 from autocode.jobs.testing.crashes.proxy import Proxy
 
-__all__ = ["NotInTime", "OwnService", "until"]
+__all__ = ["LEASH_SECONDS", "NotInTime", "OwnService", "until"]
 
 _READY_SECONDS: Final = 150.0
 _LOOK_SECONDS: Final = 0.02
+
+LEASH_SECONDS: Final = "20"
+"""How long what this process started may take to end in order once this process is gone."""
 
 
 class NotInTime(Transient):
@@ -73,7 +77,7 @@ class OwnService:
     ) -> None:
         if not sys.platform.startswith("linux"):
             raise UsageError("Processes can be found and stopped as this needs it on Linux alone.")
-        self._keep = keep
+        self.keep = keep
         self.proxy = proxy
         self.folder = Path(tempfile.mkdtemp(prefix="autocode-crash-")).resolve()
         # where root runs this, PostgreSQL runs as somebody else, who has to get there
@@ -103,7 +107,9 @@ class OwnService:
         self.order.parent.mkdir(mode=0o700, exist_ok=True)
         try:
             self.start()
-        except BaseException:
+        except BaseException as error:
+            # whoever reads why it didn't start looks for the logs that it names
+            self.keep = self.keep or isinstance(error, NotInTime)
             self.close()
             raise
         return self
@@ -127,8 +133,9 @@ class OwnService:
         self._parts = {}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "autocode.jobs.cli.main", "up", "--json", "--port", "0"],
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
+            env={**self._environ, leash.VARIABLE: LEASH_SECONDS},
+            # it ends with this process, however that ends
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -166,7 +173,7 @@ class OwnService:
         self.kill(self.processes())
         with suppress(NotInTime):
             until(lambda: not self.processes(), within=30, what="the service was gone")
-        if not self._keep:
+        if not self.keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def client(self, *, patience: float) -> Client:
@@ -256,6 +263,8 @@ class OwnService:
     def _ended(self) -> int:
         assert self._process is not None
         status = self._process.wait(60)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         if self._reader is not None:
             self._reader.join(10)
         return status

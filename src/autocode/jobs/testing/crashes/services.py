@@ -48,7 +48,8 @@ class Services:
         return self._get("proxied")
 
     def discard(self, service: OwnService) -> None:
-        """End a service that something went wrong with; the next case gets another."""
+        """End a service that something went wrong with, and keep its home; the next case gets another."""
+        service.keep = True
         for name, (each, _, stack) in list(self._running.items()):
             if each is service:
                 del self._running[name]

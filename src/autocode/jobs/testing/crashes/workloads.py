@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autocode.jobs.crash import POINTS
+from autocode.jobs.engine.loading import load_flow
 from autocode.jobs.errors import UsageError
 from autocode.jobs.kinds import Kind
 from autocode.jobs.operations.export import EXPORT
@@ -144,5 +145,13 @@ def of_user(spec: str, payload: Mapping[str, Any]) -> Workload:
     kind.parse(
         json.loads(pattern.replace("{witness}", "http://127.0.0.1:1/a-case").replace("{case}", "a-case"))
     )
+    try:
+        load_flow(kind)
+    except Exception as error:
+        # whatever a foreign module raises; in a service it would be told in the logs of its parts alone
+        raise UsageError(
+            f"The flow of {kind.name!r} can't be loaded: {type(error).__name__}: {error}.",
+            hint=f"A service loads it from {kind.flow}; see docs/howto-crash-test.md.",
+        ) from error
     # how far it gets is not known: a case whose point is passed less often is told as not reached
     return Workload(kind, prepare, _steps(len(kind.steps), effects=1), (spec,))
