@@ -72,6 +72,14 @@ def test_the_same_key_is_applied_once(witness: Witness) -> None:
     assert witness.effects(CASE) == [Effect("charge", "10 EUR", "k-1", applied=1, deliveries=2)]
 
 
+def test_the_address_of_a_case_is_a_place_too(witness: Witness) -> None:
+    """Who is told nothing but the address sends there, with a slash behind it or without."""
+    answers = [httpx.post(f"{witness.url_of(CASE)}{end}", content="hello", timeout=10) for end in ("", "/")]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert witness.effects(CASE) == [Effect("", "hello", None, applied=2, deliveries=2)]
+
+
 def test_a_key_counts_for_its_path_alone(witness: Witness) -> None:
     """Two paths with one key are two effects."""
     assert post(witness, "charge", key="k-1").json() != post(witness, "ship", key="k-1").json()
@@ -115,8 +123,8 @@ def test_requests_that_come_together_are_all_counted(witness: Witness) -> None:
 @pytest.mark.parametrize(
     ("request_line", "headers", "body", "status"),
     [
-        ("POST /case", "Content-Length: 0\r\n", b"", b"404"),
-        ("POST /case/", "Content-Length: 0\r\n", b"", b"404"),
+        ("POST /", "Content-Length: 0\r\n", b"", b"404"),
+        ("POST /case//", "Content-Length: 0\r\n", b"", b"404"),
         ("POST /_/effects/case", "Content-Length: 0\r\n", b"", b"405"),
         ("POST /case/x", "", b"", b"411"),
         ("POST /case/x", "Transfer-Encoding: chunked\r\n", b"0\r\n\r\n", b"411"),

@@ -65,7 +65,7 @@ def test_a_kind_that_is_not_there_is_said_not_to_be(spec: str, said: str) -> Non
 
 def test_a_payload_that_does_not_fit_is_refused_before_anything_starts(examples: Path) -> None:
     """A payload of the wrong shape is told at once, and not by each case."""
-    with pytest.raises(JobsError, match="payload"):
+    with pytest.raises(UsageError, match="payload"):
         of_user("notify_order:NOTIFY", {"receiver": 1, "order": "{case}"})
     with pytest.raises(UsageError, match="same payload"):
         of_user("notify_order:NOTIFY", {"receiver": "http://127.0.0.1", "order": "always the same"})

@@ -187,6 +187,9 @@ def _run(
             verdicts.append(verdict)
             _tell(screen, verdict)
             advance("", 1)
+        kept = matrix.homes if options.keep else ()
+    for home in kept:
+        screen.note(f"Kept: {home}")
 
 
 def _tell(screen: Screen, verdict: Judged) -> None:

@@ -112,6 +112,11 @@ class Matrix:
     ) -> None:
         self._stack.close()
 
+    @property
+    def homes(self) -> tuple[Path, ...]:
+        """The data folders of the services that run now."""
+        return self._services.homes
+
     def run(self, case: Case) -> Verdict:
         """Run one case.
 

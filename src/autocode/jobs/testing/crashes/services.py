@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -38,6 +39,11 @@ class Services:
             for _, _, each in self._running.values():
                 stack.push(each)
             self._running.clear()
+
+    @property
+    def homes(self) -> tuple[Path, ...]:
+        """The data folders of the services that run now."""
+        return tuple(service.home.path for service, _, _ in self._running.values())
 
     def plain(self) -> tuple[OwnService, Court]:
         """Return the service on a PostgreSQL of its own, and its court."""

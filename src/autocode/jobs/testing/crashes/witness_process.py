@@ -3,7 +3,7 @@
 ``python -m autocode.jobs.testing.crashes.witness_process`` writes its port on stdout and serves until its
 stdin ends. It needs the standard library alone, and keeps what it counted in memory.
 
-``POST /CASE/PATH`` applies an effect, with an ``Idempotency-Key`` once for each path and key.
+``POST /CASE/PATH`` or ``/CASE`` applies an effect, with an ``Idempotency-Key`` once for each path and key.
 ``GET`` and ``DELETE /_/effects/CASE`` tell and forget what was counted.
 """
 
@@ -155,7 +155,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Return case and path, decoded; a query belongs to the path."""
         path, mark, query = self.path.partition("?")
         segments = [unquote(segment) for segment in path.removeprefix("/").split("/")]
-        if len(segments) < 2 or "" in segments:
+        # the bare address of a case is a place, too
+        if segments[1:] == [""]:
+            segments.pop()
+        if "" in segments:
             raise _RefusedError(HTTPStatus.NOT_FOUND)
         return segments[0], "/".join(segments[1:]) + mark + query
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from autocode.jobs.crash import POINTS
 from autocode.jobs.engine.loading import load_flow
-from autocode.jobs.errors import UsageError
+from autocode.jobs.errors import PayloadInvalid, UsageError
 from autocode.jobs.kinds import Kind
 from autocode.jobs.operations.export import EXPORT
 from autocode.jobs.plugins import load_kinds
@@ -124,8 +124,8 @@ def of_user(spec: str, payload: Mapping[str, Any]) -> Workload:
             counted, ``{case}`` for the case's id. It needs one of them: equal jobs share steps.
 
     Raises:
-        UsageError: there is no kind of this name, or more than one, or all cases would get one payload.
-        PayloadInvalid: the payload doesn't fit the kind.
+        UsageError: there is no kind of this name, or more than one, its flow can't be loaded, the payload
+            doesn't fit it, or all cases would get one payload.
     """
     found = load_kinds(spec)
     if len(found) != 1:
@@ -142,9 +142,11 @@ def of_user(spec: str, payload: Mapping[str, Any]) -> Workload:
     def prepare(place: Place) -> Prepared:
         return Prepared(json.loads(pattern.replace("{witness}", place.witness).replace("{case}", place.case)))
 
-    kind.parse(
-        json.loads(pattern.replace("{witness}", "http://127.0.0.1:1/a-case").replace("{case}", "a-case"))
-    )
+    example = pattern.replace("{witness}", "http://127.0.0.1:1/a-case").replace("{case}", "a-case")
+    try:
+        kind.parse(json.loads(example))
+    except PayloadInvalid as error:
+        raise UsageError(f"--payload doesn't fit. {error.detail}", hint="Mend the payload.") from error
     try:
         load_flow(kind)
     except Exception as error:
