@@ -1,4 +1,4 @@
-"""A worker knows whether the ledger is within reach, and takes nothing while it isn't."""
+"""A worker knows whether the ledger is within reach, takes nothing while it isn't, and ends in any case."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from autocode.jobs.engine.system import System
-from autocode.jobs.engine.worker import watch
+from autocode.jobs.engine.worker import prefect_worker, watch
 from autocode.jobs.engine.worker.children import Children
 from autocode.jobs.engine.worker.prefect_worker import JobsWorker
 from autocode.jobs.engine.worker.watch import Watch
@@ -102,3 +102,38 @@ def test_a_worker_that_cannot_see_the_ledger_takes_nothing(
     asyncio.run(worker.get_and_submit_flow_runs())
 
     assert asked == (["Prefect"] if sees else [])
+
+
+def test_a_worker_ends_though_prefects_part_of_it_does_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told by a signal, so its task is being cancelled already; what hangs is left after a while."""
+    ended: list[str] = []
+
+    async def hang(_worker: Any, *_: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("left")
+
+    monkeypatch.setattr("prefect.workers.base.BaseWorker.teardown", hang)
+    monkeypatch.setattr(prefect_worker, "_FAREWELL_SECONDS", 0.1)
+    worker = JobsWorker("pool", system=world.system)
+
+    async def live() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await worker.teardown()
+            ended.append("ended")
+
+    async def stop() -> None:
+        living = asyncio.create_task(live())
+        await asyncio.sleep(0)
+        living.cancel()
+        await asyncio.wait([living], timeout=20)
+        assert living.cancelled()
+
+    asyncio.run(stop())
+
+    assert ended == ["left", "ended"]

@@ -49,6 +49,9 @@ _FRESH_SECONDS: Final = 0.05
 _SETTLE_SECONDS: Final = 3.0
 """How long Prefect may take to hear how the last runs ended, when the worker ends."""
 
+_FAREWELL_SECONDS: Final = 10.0
+"""How long Prefect's own part of a worker may take to end, once no child is left."""
+
 
 class JobsWorkerResult(BaseWorkerResult):
     """How a run's process ended."""
@@ -148,7 +151,13 @@ class JobsWorker(BaseWorker[JobsConfiguration, JobsVariables, JobsWorkerResult])
         if self._children is not None:
             await drain(self._children, self._system, grace=self._grace, hurry=self.hurry)
             await self._settled()
-        await super().teardown(*exc_info)
+        # its observer of cancelled runs waits without limit for a task that it cancelled once
+        # (prefect/_internal/_observation_delivery.py), and a worker was seen to hang where nothing else waits
+        try:
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                await super().teardown(*exc_info)
+        except TimeoutError:
+            self._logger.warning("Prefect's part of the worker didn't end within %g s", _FAREWELL_SECONDS)
 
     async def start(
         self,
