@@ -25,7 +25,7 @@ from autocode.jobs.testing.samples import write_samples
 
 pytestmark = pytest.mark.timeout(600)
 
-_PROMPT_SECONDS: Final = 10
+_PROMPT_SECONDS: Final = 40
 """How long a stop may take here, where two cores run many tests; a person waits one to three seconds."""
 
 
