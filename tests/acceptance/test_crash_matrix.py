@@ -31,16 +31,25 @@ def test_a_disturbed_job_ends_as_an_undisturbed_one(matrix: Matrix, case: Case) 
     """Nothing is lost, nothing repeated, nothing left behind, and no status lied."""
     verdict = matrix.run(case)
 
-    assert verdict.violations == ()
+    assert (verdict.violations, verdict.unjudged) == ((), None)
     assert verdict.reached
+
+
+@pytest.mark.parametrize("point", ["step.after-checkpoint:3", "result.before:1"])
+def test_an_object_that_was_damaged_is_made_again(matrix: Matrix, point: str) -> None:
+    """Neither what is remembered of a step nor a result counts once its bytes have changed."""
+    verdict = matrix.run(Case.parse(f"scenario-ten-steps {point} damage"))
+
+    assert (verdict.violations, verdict.unjudged) == ((), None)
+    assert (verdict.reached, verdict.attempts) == (True, 2)
 
 
 def test_an_undisturbed_job_passes(matrix: Matrix) -> None:
     """The judge finds nothing in a job that is only stopped for a moment."""
     verdicts = [matrix.run(Case.parse(f"{work.name} step.before:1 none")) for work in own()]
 
-    assert [(verdict.violations, verdict.attempts, verdict.redelivered) for verdict in verdicts] == [
-        ((), 1, 0)
+    assert [(each.violations, each.unjudged, each.attempts, each.redelivered) for each in verdicts] == [
+        ((), None, 1, 0)
     ] * len(verdicts)
 
 
@@ -51,5 +60,5 @@ def test_an_effect_outside_the_fence_is_found_and_its_cure_too(
     """The how-to page's example repeats its effect when it is killed behind it, and its cure doesn't."""
     verdict = matrix.run(Case.parse(f"{kind} step.after-object:1 kill child"))
 
-    assert [f"{applied}" in violation for violation in verdict.violations] == ([True] if applied else [])
-    assert (verdict.reached, verdict.attempts) == (True, 2)
+    assert [violation.found for violation in verdict.violations] == ([applied] if applied else [])
+    assert (verdict.reached, verdict.attempts, verdict.unjudged) == (True, 2, None)

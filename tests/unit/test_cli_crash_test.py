@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +19,13 @@ from autocode.jobs.cli import main as command
 from autocode.jobs.crash import POINTS
 from autocode.jobs.testing.crashes.cases import Case
 from autocode.jobs.testing.crashes.space import committed
+from autocode.jobs.testing.crashes.violations import Violation
 
 CRASHES = "autocode.jobs.testing.crashes"
 CASE = "export step.before:2 kill worker"
 OTHER = "scenario-order effect.after-call:1 kill child"
-TWICE = "job-1: effects: expected the effect /charge (5) once, found 2 times"
-DEAD = "job-1: status: expected complete, found dead, exhausted"
+TWICE = Violation("job-1", "effects", "the effect /charge (5) once", "2 times")
+DEAD = Violation("job-1", "status", "complete", "dead, exhausted")
 PAGE = "by hand\n<!-- crash-test: begin -->\nold\n<!-- crash-test: end -->\n"
 
 
@@ -49,12 +52,13 @@ class Verdict:
     """A verdict, made up."""
 
     case: Case
-    violations: tuple[str, ...]
+    violations: tuple[Violation, ...]
     reached: bool
     times: Times = Times()
     attempts: int = 2
     redelivered: int = 0
     seconds: float = 10.0
+    unjudged: str | None = None
 
 
 class World:
@@ -65,7 +69,8 @@ class World:
         self.workloads: list[Workload] = []
         self.kept: list[bool] = []
         self.open = 0
-        self.bad: dict[str, tuple[str, ...]] = {}
+        self.bad: dict[str, tuple[Violation, ...]] = {}
+        self.late: dict[str, str] = {}
         self.unreached = False
         self.stop_after: int | None = None
         self.error: BaseException = KeyboardInterrupt()
@@ -100,7 +105,8 @@ class Matrix:
         if len(self._world.run) == self._world.stop_after:
             raise self._world.error
         self._world.run.append(str(case))
-        return Verdict(case, self._world.bad.get(str(case), ()), not self._world.unreached)
+        bad, late = self._world.bad.get(str(case), ()), self._world.late.get(str(case))
+        return Verdict(case, bad, not self._world.unreached, unjudged=late)
 
 
 @pytest.fixture
@@ -159,6 +165,37 @@ def test_a_violation_is_told_with_the_command_that_repeats_it(
     assert world.run == [OTHER]
 
 
+def test_a_case_that_came_to_no_end_is_told_apart_from_a_violation(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1, why it wasn't judged under its case, and the command that repeats it."""
+    world.late[OTHER] = "the job was over: not within 150 s"
+
+    status = command.run(["crash-test", "--case", CASE, "--case", OTHER])
+
+    lines = capsys.readouterr().out.splitlines()
+    late = next(number for number, line in enumerate(lines) if line.startswith("????"))
+    assert status == command.FAILED
+    assert lines[late + 1] == f"      not judged: {world.late[OTHER]}"
+    assert f'again: autocode-jobs crash-test --case "{OTHER}"' in lines
+    assert lines[-1] == "2 cases in 20 s: 1 case not judged."
+
+
+def test_a_temporary_folder_without_room_is_told_before_anything_starts(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1, with the folder and what to do; no service was started."""
+    usage = shutil.disk_usage(Path.cwd())
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage._replace(free=1_000_000))
+
+    status = command.run(["crash-test", "--case", CASE])
+
+    told = capsys.readouterr().err
+    assert (status, world.kept) == (command.FAILED, [])
+    assert tempfile.gettempdir() in told
+    assert "TMPDIR" in told
+
+
 def test_rounds_are_repeated_by_their_seed(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """A run without a seed says with which one it can be repeated."""
     command.run(["crash-test", "--rounds", "12"])
@@ -204,14 +241,16 @@ def test_json_has_a_line_a_case_and_the_summary_last(
     assert (first["event"], first["case"], first["ok"]) == ("case", CASE, False)
     assert (second["case"], second["ok"], second["complete"]) == (OTHER, True, 4.0)
     assert (last["event"], last["ok"], last["wanted"], last["all"]["losses"]) == ("summary", False, 2, 1)
-    assert DEAD in shown.err
+    assert str(DEAD) in shown.err
 
 
 def test_a_list_starts_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """--list prints the cases in the form that --case takes."""
+    """--list prints the cases in the form that --case takes, and how to draw the same ones again."""
     status = command.run(["crash-test", "--rounds", "5", "--seed", "3", "--list"])
 
-    cases = capsys.readouterr().out.splitlines()
+    shown = capsys.readouterr()
+    cases = shown.out.splitlines()
+    assert "--rounds 5 --seed 3" in shown.err
     assert status == command.DONE
     assert [str(Case.parse(line)) for line in cases] == cases
     assert len(cases) == 5
@@ -233,7 +272,10 @@ def test_a_page_gets_what_was_measured(world: World, tmp_path: Path) -> None:
     status = command.run(["crash-test", "--case", CASE, "--write", str(page)])
 
     assert status == command.DONE
-    assert "| kill worker | 1 | 0 | 0 | 0 | 0 | 0.5 s (0.5) | 1.5 s (1.5) | 4.0 s (4.0) |" in page.read_text()
+    assert (
+        "| kill worker | 1 | 0 | 0 | 0 | 0 | 0 | 0.5 s (0.5) | 1.5 s (1.5) | 4.0 s (4.0) |"
+        in page.read_text()
+    )
     assert page.read_text().startswith("by hand\n")
 
 
@@ -243,7 +285,7 @@ def test_ctrl_c_takes_the_service_down_and_tells_what_was_found(
     """Status 130, the summary so far, the service closed, and the page as it was."""
     page = tmp_path / "recovery.md"
     page.write_text(PAGE)
-    world.bad[str(committed()[1])] = ("revision 4 followed revision 5",)
+    world.bad[str(committed()[1])] = (Violation("job-1", "event log", "revision 4", "revision 5"),)
     world.stop_after = 3
 
     status = command.run(["crash-test", "--write", str(page)])

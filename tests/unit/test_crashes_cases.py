@@ -43,6 +43,7 @@ def test_a_case_is_written_in_words() -> None:
         "export step.before:1 kill nobody",
         "export step.before:1 clock-back worker",
         "export step.before:1 full-disk",
+        "export step.before:1 damage",
         "export step.before:1 kill worker twice",
     ],
 )

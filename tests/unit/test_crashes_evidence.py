@@ -29,6 +29,7 @@ from autocode.jobs.testing.crashes.evidence import Evidence, Prefect, Struck, ga
 from autocode.jobs.testing.crashes.facts import RecordedEffect
 from autocode.jobs.testing.crashes.judge import judge
 from autocode.jobs.testing.crashes.poller import Look, Poller
+from autocode.jobs.testing.crashes.violations import Violation
 from ledger_world import TickingClock, look, memo_key, new_job
 
 JOB = "a_job"
@@ -68,7 +69,7 @@ class World:
         while look(self.db, JOB):
             pass
 
-    def judged(self, evidence: Evidence) -> list[str]:
+    def judged(self, evidence: Evidence) -> list[Violation]:
         """Judge by what the job was to do."""
         peace = Peace(self.result.digest, {"step": self.step.digest, "result": self.result.digest})
         return judge(evidence, undisturbed=peace, max_attempts_expected=2)

@@ -20,6 +20,7 @@ from autocode.jobs.testing.crashes.facts import (
 )
 from autocode.jobs.testing.crashes.judge import SHOWN_SECONDS, judge
 from autocode.jobs.testing.crashes.rules import CLEARED_LATER, RULES
+from autocode.jobs.testing.crashes.violations import Violation
 
 JOB = "order-1"
 DIGESTS = {label: f"sha256:{number:064x}" for number, label in enumerate(["reserve", "charge", "ship"], 1)}
@@ -95,6 +96,7 @@ GOOD = Evidence(
     ledger=Facts(
         status=StatusRow("complete", None, possible_double_run=False, rev=5),
         result=RESULT,
+        result_attempt=2,
         attempts=[attempt(1, "crashed", ended_event=5), attempt(2, "completed", ended_event=8)],
         checkpoints=[
             checkpoint(1, "reserve", DIGESTS["reserve"]),
@@ -114,7 +116,7 @@ GOOD = Evidence(
 )
 
 
-def judged(evidence: Evidence, **changes: Any) -> list[str]:
+def judged(evidence: Evidence, **changes: Any) -> list[Violation]:
     """Judge with what is expected of the good job."""
     expected: dict[str, Any] = {
         "undisturbed": UNDISTURBED,
@@ -124,10 +126,10 @@ def judged(evidence: Evidence, **changes: Any) -> list[str]:
     return judge(evidence, **{**expected, **changes})
 
 
-def broken(violations: list[str]) -> set[str]:
+def broken(violations: list[Violation]) -> set[str]:
     """Return the rules that were broken; each violation names the job first."""
-    assert all(violation.startswith(f"{JOB}: ") for violation in violations), violations
-    return {violation.split(": ")[1] for violation in violations}
+    assert all(violation.job_id == JOB for violation in violations), violations
+    return {violation.rule for violation in violations}
 
 
 Change = Callable[[Evidence], Evidence]
@@ -222,6 +224,7 @@ CORRUPTIONS: dict[str, tuple[str, Change]] = {
         "checkpoints",
         ledger(checkpoints=[*CHECKPOINTS[:-1], checkpoint(3, "ship", DIGESTS["charge"], 2)]),
     ),
+    "the result of an attempt that was over": ("maker of the result", ledger(result_attempt=1)),
     "a checkpoint twice": (
         "checkpoints",
         ledger(
@@ -262,7 +265,10 @@ CORRUPTIONS: dict[str, tuple[str, Change]] = {
     "one attempt too many": (
         "number of attempts",
         both(
-            ledger(attempts=[attempt(1, "crashed"), attempt(2, "lost"), attempt(3, "completed")]),
+            ledger(
+                attempts=[attempt(1, "crashed"), attempt(2, "lost"), attempt(3, "completed")],
+                result_attempt=3,
+            ),
             around(run_states={f"run-{n}": "COMPLETED" for n in (1, 2, 3)}),
         ),
     ),
@@ -271,6 +277,7 @@ CORRUPTIONS: dict[str, tuple[str, Change]] = {
         both(
             ledger(
                 attempts=[attempt(1, "crashed"), attempt(3, "completed")],
+                result_attempt=3,
                 checkpoints=[replace(each, attempt=1) for each in CHECKPOINTS],
             ),
             around(run_states={"run-1": "CRASHED", "run-3": "COMPLETED"}),
@@ -400,7 +407,9 @@ def test_a_violation_says_what_was_expected_and_what_was_found() -> None:
         replace(GOOD, effects=[*RAN_TWICE, EFFECTS[0], Effect("ship", "order a", None, 2, 2)])
     )
 
-    assert violations == [f"{JOB}: effects: expected the effect ship (order a) once, found 2 times"]
+    assert [*map(str, violations)] == [
+        f"{JOB}: effects: expected the effect ship (order a) once, found 2 times"
+    ]
 
 
 def test_a_job_that_the_ledger_forgot_is_named_as_that() -> None:
@@ -409,7 +418,7 @@ def test_a_job_that_the_ledger_forgot_is_named_as_that() -> None:
 
     violations = judged(Evidence(JOB, nothing))
 
-    assert f"{JOB}: status: expected complete, found no such job in the ledger" in violations
+    assert f"{JOB}: status: expected complete, found no such job in the ledger" in map(str, violations)
 
 
 @pytest.mark.parametrize(

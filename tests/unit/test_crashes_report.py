@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,8 @@ from autocode.jobs.errors import UsageError
 from autocode.jobs.testing.crashes import report, report_forms
 from autocode.jobs.testing.crashes.cases import Case
 from autocode.jobs.testing.crashes.report import Spread, Summary
+from autocode.jobs.testing.crashes.rules import RULES
+from autocode.jobs.testing.crashes.violations import Violation
 
 PAGE = "# Recovery\n\nby hand\n\n<!-- crash-test: begin -->\nold\n<!-- crash-test: end -->\n\nalso by hand\n"
 
@@ -32,15 +34,18 @@ class Verdict:
     """A verdict, made up."""
 
     case: Case
-    violations: tuple[str, ...] = ()
+    violations: tuple[Violation, ...] = ()
     times: Times = Times()
     reached: bool = True
     attempts: int = 2
     redelivered: int = 0
     seconds: float = 10.0
+    unjudged: str | None = None
 
 
-def verdict(text: str, *violations: str, complete: float | None = None, reached: bool = True) -> Verdict:
+def verdict(
+    text: str, *violations: Violation, complete: float | None = None, reached: bool = True
+) -> Verdict:
     """Return a verdict on the case of this text."""
     return Verdict(Case.parse(text), violations, Times(complete=complete), reached)
 
@@ -51,7 +56,7 @@ GOOD = (
     verdict("export result.after:1 kill worker", complete=20.0),
     verdict("export step.before:1 clock-back", complete=1.0),
 )
-TWICE = "job-1: effects: expected the effect /charge (5) once, found 2 times"
+TWICE = Violation("job-1", "effects", "the effect /charge (5) once", "2 times")
 REPEATED = verdict("scenario-order effect.after-call:1 kill child", TWICE)
 
 
@@ -84,26 +89,40 @@ def test_a_case_that_was_not_reached_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("violation", "sort"),
+    ("rule", "found", "sort"),
     [
-        (TWICE, "repeat"),
-        ("job-1: effects: expected the effect /charge (5) never, found once", "repeat"),
-        ("job-1: deliveries: expected /charge asked for once, found 2 times under key k", "repeat"),
-        ("job-1: checkpoints: expected the checkpoint read 1 (sha256:1f) once, found 2 times", "repeat"),
-        ("job-1: checkpoints: expected the checkpoint read 1 (sha256:1f) once, found never", "loss"),
-        ("a: b: status: expected complete, found dead, exhausted", "loss"),
-        ("job-1: result: expected that of an undisturbed run, sha256:1f, found None", "loss"),
-        ("job-1: poller: expected no word that the contract forbids, found rev fell from 5 to 4", "other"),
-        ("the service didn't come back", "other"),
+        ("effects", "2 times", "repeat"),
+        ("effects", "once", "repeat"),
+        ("deliveries", "2 times under key k", "repeat"),
+        ("checkpoints", "2 times", "repeat"),
+        ("checkpoints", "never", "loss"),
+        ("status", "dead, exhausted", "loss"),
+        ("result", "None", "loss"),
+        ("objects", "its bytes have another digest", "loss"),
+        ("poller", "rev fell from 5 to 4", "other"),
     ],
 )
-def test_a_violation_is_sorted_by_its_rule(violation: str, sort: str) -> None:
+def test_a_violation_is_sorted_by_its_rule(rule: str, found: str, sort: str) -> None:
     """Repeats, losses and all else have columns of their own, and each violation is in one."""
-    found = report.sort_of(violation)
+    violation = Violation("a: b", rule, "something else", found)
 
     row = report.Row.of("all", [verdict("export step.before:1 none", violation)])
-    assert found == sort
+
+    assert rule in RULES
+    assert violation.sort == sort
     assert row.repeats + row.losses + row.other == 1
+
+
+def test_a_case_that_came_to_no_end_is_counted_apart() -> None:
+    """It is neither fine nor a violation, it is to be run again, and its times don't count."""
+    late = replace(verdict("export step.before:1 none", complete=99.0), unjudged="nothing came")
+
+    summary = Summary.of([*GOOD, late])
+
+    total = summary.total
+    assert (total.cases, total.not_judged, total.losses + total.repeats + total.other) == (5, 1, 0)
+    assert (summary.ok, [each.case for each in summary.failed]) == (False, [late.case])
+    assert total.complete == Spread(5.0, 20.0)
 
 
 def test_text_is_aligned() -> None:
@@ -140,7 +159,7 @@ def test_a_page_keeps_what_was_written_by_hand(tmp_path: Path) -> None:
     told, _, after = rest.partition("<!-- crash-test: end -->\n")
     assert (before, after) == ("# Recovery\n\nby hand\n\n", "\nalso by hand\n")
     assert "On a machine. 4 cases in 1 minutes" in told
-    assert "| kill worker | 3 | 0 | 0 | 0 | 0 | - | - | 6.0 s (20.0) |\n" in told
+    assert "| kill worker | 3 | 0 | 0 | 0 | 0 | 0 | - | - | 6.0 s (20.0) |\n" in told
     assert "old" not in told
 
 

@@ -161,8 +161,8 @@ def test_with_room_enough_all_pairs_are_covered() -> None:
 
     legal = pairs_of(every(KINDS))
     assert pairs_of(cases) == legal
-    # two disks fail each of the three kinds, and at one point alone; else a case covers a pair of these
-    assert len(cases) == len(legal.point_strike) + 4
+    # two disks fail each of the three kinds at one point alone, and damage comes at two; else a case covers a pair
+    assert len(cases) == len(legal.point_strike) + 5
 
 
 def test_passages_of_a_point_differ() -> None:
@@ -177,8 +177,8 @@ def test_passages_of_a_point_differ() -> None:
 def test_the_committed_list_covers_what_it_says() -> None:
     """Of all legal pairs, the at most 60 cases cover every (kind, point) and every (kind, fault with victim).
 
-    Of the 69 pairs (point, killed victim) they cover 30, as many as they have kills: two or more at each
-    point, five or more of each victim. Every other fault strikes at least once, at whatever point.
+    Of the 69 pairs (point, killed victim) they cover 27, as many as they have kills: one or more at each
+    point, four or more of each victim. Every other fault strikes at least once, at whatever point.
     """
     cases = committed()
 
@@ -192,9 +192,9 @@ def test_the_committed_list_covers_what_it_says() -> None:
     assert covered.point_strike <= legal.point_strike
     assert {strike for _, strike in covered.point_strike} == set(STRIKES)
     assert set(at_point) == set(POINTS)
-    assert min(at_point.values()) >= 2
-    assert min(at_victim.values()) >= 5
-    assert len(covered.point_kill) == 30
+    assert min(at_point.values()) >= 1
+    assert min(at_victim.values()) >= 4
+    assert len(covered.point_kill) == 27
 
 
 def test_a_tenth_is_a_spread_of_the_list() -> None:

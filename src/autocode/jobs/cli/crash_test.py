@@ -5,7 +5,9 @@ from __future__ import annotations
 import json as jsonlib
 import secrets
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from autocode.jobs.cli.screen import Screen, plural, visible
-from autocode.jobs.errors import UsageError
+from autocode.jobs.errors import DiskFull, UsageError
 from autocode.jobs.testing.crashes.cases import Case
 from autocode.jobs.testing.crashes.pairs import pairwise
 from autocode.jobs.testing.crashes.report import Judged, Summary, repeat_command, verdict_json
@@ -37,6 +39,10 @@ __all__ = ["Options", "crash_test"]
 
 _USERS_LIMIT: Final = 24
 """How many cases a kind of one's own gets: each point, each fault with each victim, and more kills."""
+
+
+_ROOM_BYTES: Final = 500_000_000
+"""What a service writes within an hour of cases, PostgreSQL's files included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +81,11 @@ def crash_test(options: Options) -> int:
     cases = _chosen(options, workloads, seed)
     if options.listing:
         _list(screen, cases)
+        _tell_seed(screen, options, seed)
         return 0
+    _check_room()
     screen.note(f"Running {plural(len(cases), 'case')} on a service of their own.")
-    if options.rounds is not None:
-        again = shlex.join([*options.kind, "--rounds", str(options.rounds), "--seed", str(seed)])
-        screen.note(f"The same cases again: autocode-jobs crash-test {again}")
+    _tell_seed(screen, options, seed)
     verdicts: list[Judged] = []
     try:
         _run(screen, options, workloads, cases, verdicts)
@@ -104,6 +110,26 @@ def _check(options: Options) -> None:
         raise UsageError("--seed says which cases --rounds draws; give that too.")
     if options.write is not None:
         check_page(options.write)
+
+
+def _tell_seed(screen: Screen, options: Options, seed: int) -> None:
+    if options.rounds is not None:
+        again = shlex.join([*options.kind, "--rounds", str(options.rounds), "--seed", str(seed)])
+        screen.note(f"The same cases again: autocode-jobs crash-test {again}")
+
+
+def _check_room() -> None:
+    """Make sure that the temporary folder can hold a service.
+
+    Raises:
+        DiskFull: it can't.
+    """
+    folder = tempfile.gettempdir()
+    if shutil.disk_usage(folder).free < _ROOM_BYTES:
+        raise DiskFull(
+            f"{folder} has less than {_ROOM_BYTES // 1_000_000} MB left, which a service of its own needs.",
+            hint="Make room there, or set TMPDIR to a folder that has some.",
+        )
 
 
 def _workloads(options: Options) -> list[Workload]:
@@ -181,12 +207,16 @@ def _run(
     from autocode.jobs.testing.crashes.runner import Matrix  # noqa: PLC0415 - see above
 
     with _bar(screen, len(cases)) as advance, Matrix(workloads, keep=options.keep) as matrix:
-        for case in cases:
-            advance(str(case), 0)
-            verdict = matrix.run(case)
-            verdicts.append(verdict)
-            _tell(screen, verdict)
-            advance("", 1)
+        try:
+            for case in cases:
+                advance(str(case), 0)
+                verdict = matrix.run(case)
+                verdicts.append(verdict)
+                _tell(screen, verdict)
+                advance("", 1)
+        except KeyboardInterrupt:
+            screen.note("Interrupted: taking the service down, which may need some seconds.")
+            raise
         kept = matrix.homes if options.keep else ()
     for home in kept:
         screen.note(f"Kept: {home}")
@@ -196,11 +226,15 @@ def _tell(screen: Screen, verdict: Judged) -> None:
     if screen.json_mode:
         screen.emit({"event": "case", **verdict_json(verdict)})
     mark, style = ("ok  ", "green") if verdict.reached else ("miss", "yellow")
-    if verdict.violations:
+    if verdict.unjudged is not None:
+        mark, style = "????", "bold yellow"
+    elif verdict.violations:
         mark, style = "FAIL", "bold red"
     screen.say(Text.assemble((f"{mark}  ", style), visible(f"{verdict.case}  "), (_how(verdict), "dim")))
     for violation in verdict.violations:
         screen.say(f"      {violation}")
+    if verdict.unjudged is not None:
+        screen.say(f"      not judged: {verdict.unjudged}")
 
 
 def _how(verdict: Judged) -> str:
@@ -231,8 +265,12 @@ def _sentence(summary: Summary, wanted: int) -> str:
         begun = f"Stopped after {total.cases} of {plural(wanted, 'case')}"
     else:
         begun = f"{plural(total.cases, 'case')} in {summary.seconds:.0f} s"
-    if summary.failed:
-        return f"{begun}: {plural(len(summary.failed), 'case')} with violations."
+    broken = sum(bool(verdict.violations) for verdict in summary.failed)
+    found = [f"{plural(broken, 'case')} with violations"] if broken else []
+    if total.not_judged:
+        found.append(f"{plural(total.not_judged, 'case')} not judged")
+    if found:
+        return f"{begun}: {', '.join(found)}."
     if total.cases and not summary.ok:
         return f"{begun}: no job came to its crash point, so nothing is proven."
     missed = f" ({total.not_reached} never came to their crash point)" if total.not_reached else ""

@@ -26,6 +26,8 @@ class Fault(StrEnum):
     """The write at the point takes longer than a lease."""
     FULL_DISK = "full-disk"
     """The write at the point is told that the disk is full."""
+    DAMAGE = "damage"
+    """Bytes of the object that the job made last are changed on the disk."""
     CLOCK_BACK = "clock-back"
     """This project's processes see an hour less on the wall clock from here on."""
     CLOCK_FORWARD = "clock-forward"
@@ -55,6 +57,7 @@ class Victim(StrEnum):
 
 _WITHOUT_VICTIM: Final = frozenset(Fault) - {Fault.KILL, Fault.FREEZE}
 _DISK: Final = frozenset({Fault.SLOW_DISK, Fault.FULL_DISK})
+_DAMAGED_AT: Final = frozenset({"step.after-checkpoint", "result.before"})
 _SYNTAX: Final = re.compile(
     r"(?P<kind>\S+) (?P<point>[a-z.-]+):(?P<nth>[1-9][0-9]*) (?P<fault>\S+)(?: (?P<victim>\S+))?"
 )
@@ -92,6 +95,8 @@ class Case:
             raise UsageError(f"The fault {self.fault} and the victim {self.victim} don't go together.")
         if self.fault in _DISK and self.point != "step.mid-write":
             raise UsageError(f"The fault {self.fault} strikes at step.mid-write alone.")
+        if self.fault is Fault.DAMAGE and self.point not in _DAMAGED_AT:
+            raise UsageError(f"The fault {self.fault} strikes at {' and '.join(sorted(_DAMAGED_AT))} alone.")
 
     def __str__(self) -> str:
         words = [self.kind, f"{self.point}:{self.nth}", self.fault]

@@ -23,6 +23,7 @@ from autocode.jobs.testing.crashes.poller import Poller
 from autocode.jobs.testing.crashes.rules import CLEARED_LATER
 from autocode.jobs.testing.crashes.service import OwnService
 from autocode.jobs.testing.crashes.undisturbed import Undisturbed
+from autocode.jobs.testing.crashes.violations import Violation
 from autocode.jobs.testing.crashes.witness import Effect
 
 __all__ = ["Court", "Found", "Hearing"]
@@ -63,7 +64,7 @@ class Hearing:
 class Found:
     """What the court found; the fields are those of ``runner.Verdict``."""
 
-    violations: tuple[str, ...]
+    violations: tuple[Violation, ...]
     times: tuple[float | None, float | None, float | None]
     attempts: int
     redelivered: int
@@ -134,6 +135,18 @@ class Court:
             return False
         return ended or self.is_over(hearing.job_id)
 
+    def made(self, hearing: Hearing, *, whole: bool) -> str:
+        """Return the digest of the job's latest checkpoint, or, where the *whole* is done, of its result."""
+        if whole:
+            return hearing.undisturbed.digest
+        query = (
+            sa.select(t.checkpoints.c.digest)
+            .where(t.checkpoints.c.job_id == hearing.job_id)
+            .order_by(t.checkpoints.c.seq.desc())
+        )
+        with self._db.read() as tx:
+            return str(tx.execute(query.limit(1)).scalar_one())
+
     def begin(self, job_id: str, undisturbed: Undisturbed, effects: Sequence[Effect]) -> Hearing:
         """Note how things stand when the fault strikes."""
         return Hearing(job_id, time.time(), time.monotonic(), self.begun(job_id), undisturbed, effects)
@@ -145,7 +158,7 @@ class Court:
             delivered = effects()
             evidence = self._evidence(case, hearing, delivered)
             violations = _judged(case, hearing, evidence)
-            if time.monotonic() > end or not any(each.split(": ")[1] in CLEARED_LATER for each in violations):
+            if time.monotonic() > end or not any(each.rule in CLEARED_LATER for each in violations):
                 break
             time.sleep(_LOOK_SECONDS)
         self._poller.forget(hearing.job_id)
@@ -192,7 +205,7 @@ class Court:
         return notice, begun, done
 
 
-def _judged(case: Case, hearing: Hearing, evidence: Evidence) -> list[str]:
+def _judged(case: Case, hearing: Hearing, evidence: Evidence) -> list[Violation]:
     runner = _strikes_the_runner(case)
     return judge(
         evidence,
@@ -200,7 +213,7 @@ def _judged(case: Case, hearing: Hearing, evidence: Evidence) -> list[str]:
         effects=hearing.effects,
         # a spare worker that ends in order may hand its attempt back, too
         max_attempts_expected=3 if case.fault in {Fault.FREEZE, Fault.CUT_OFF} else 2,
-        one_attempt=not runner and case.fault is not Fault.FULL_DISK,
+        one_attempt=not runner and case.fault not in {Fault.FULL_DISK, Fault.DAMAGE},
         # elsewhere the process that runs the job goes on while another one is stopped, so it may be anywhere
         may_redeliver=runner
         and (case.point == "effect.after-call" or not case.point.startswith(_CHILDS_POINTS)),

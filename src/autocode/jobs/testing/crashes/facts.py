@@ -86,6 +86,7 @@ class Facts:
         events: of all jobs, as :func:`read_events` has them.
         events_after: where the look at the event log began.
         checkpoint_events: the numbers of the events that tell of a checkpoint, by the checkpoint's number.
+        result_attempt: the attempt that committed the result.
     """
 
     status: StatusRow | None
@@ -97,6 +98,7 @@ class Facts:
     events: Sequence[EventRow]
     events_after: int = 0
     checkpoint_events: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    result_attempt: int | None = None
 
 
 def read_facts(db: Database, job_id: str, *, events_after: int = 0) -> Facts:
@@ -112,7 +114,8 @@ def read_facts(db: Database, job_id: str, *, events_after: int = 0) -> Facts:
     """
     with db.read() as tx:
         status = tx.execute(sa.select(t.statuses).where(t.statuses.c.job_id == job_id)).first()
-        result = tx.execute(sa.select(t.jobs.c.result_digest).where(t.jobs.c.job_id == job_id)).scalar()
+        query = sa.select(t.jobs.c.result_digest, t.jobs.c.result_attempt).where(t.jobs.c.job_id == job_id)
+        result, made_by = tx.execute(query).first() or (None, None)
         return Facts(
             status=None
             if status is None
@@ -125,6 +128,7 @@ def read_facts(db: Database, job_id: str, *, events_after: int = 0) -> Facts:
             checkpoint_events=_checkpoint_events(tx, job_id),
             events=read_events(tx, after=events_after),
             events_after=events_after,
+            result_attempt=made_by,
         )
 
 

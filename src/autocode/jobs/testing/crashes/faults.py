@@ -15,6 +15,7 @@ import psutil
 
 from autocode.jobs.service import leash
 from autocode.jobs.settings import LEASE_SECONDS
+from autocode.jobs.store import LocalStore
 from autocode.jobs.testing.crashes.cases import Case, Fault, Victim
 from autocode.jobs.testing.crashes.service import LEASH_SECONDS, OwnService, until
 
@@ -38,6 +39,7 @@ def strike(
     *,
     given_up: Callable[[], bool],
     replaced: Callable[[], bool],
+    made: Callable[[], str],
 ) -> None:
     """Do a case's fault, and let the process that stopped at the crash point go on if it lives.
 
@@ -48,6 +50,7 @@ def strike(
         stack: undoes what has to stay until the job is over.
         given_up: says whether the attempt was ended.
         replaced: says whether another one has begun.
+        made: gives the digest of the object that the job made last.
 
     Raises:
         NotInTime: nothing took the place of what was frozen or cut off.
@@ -58,6 +61,8 @@ def strike(
         _freeze(service, case, struck, stack, given_up)
     elif case.fault is Fault.CUT_OFF:
         _cut_off(service, struck, stack, replaced)
+    elif case.fault is Fault.DAMAGE:
+        _damage(service, case, struck, made())
     else:
         if case.fault in _CLOCKS:
             stack.enter_context(_other_clock(service, _CLOCKS[case.fault]))
@@ -97,6 +102,20 @@ def _cut_off(service: OwnService, struck: int, stack: ExitStack, replaced: Calla
     stack.enter_context(_spare_worker(service))
     until(replaced, within=_REPLACED_SECONDS, what="another attempt had begun", told=service.told)
     service.proxy.mend()
+
+
+def _damage(service: OwnService, case: Case, struck: int, digest: str) -> None:
+    path = LocalStore(service.home.store).path_of(digest)
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    # as a disk does it, behind everybody's back: the name and the size stay
+    path.chmod(0o600)
+    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :])
+    path.chmod(0o400)
+    if case.point.startswith("step."):
+        # an attempt that goes on need not look at it again; the next one has to
+        service.kill(service.victims(Victim.CHILD, struck))
+    _resume(struck)
 
 
 @contextmanager

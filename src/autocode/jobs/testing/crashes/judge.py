@@ -8,6 +8,7 @@ from typing import Final
 from autocode.jobs.settings import LEASE_SECONDS
 from autocode.jobs.testing.crashes.evidence import AppliedEffect, Evidence
 from autocode.jobs.testing.crashes.rules import RULES, Expected, Peaceful
+from autocode.jobs.testing.crashes.violations import Violation
 
 __all__ = ["SHOWN_SECONDS", "judge"]
 
@@ -24,8 +25,8 @@ def judge(
     one_attempt: bool = False,
     may_redeliver: bool = False,
     bound: float = SHOWN_SECONDS,
-) -> list[str]:
-    """Return what is wrong, each as ``job: rule: expected this, found that``; empty where nothing is. Pure.
+) -> list[Violation]:
+    """Return what is wrong, one violation each; empty where nothing is. Pure.
 
     Args:
         evidence: what is left of the job.
@@ -38,7 +39,7 @@ def judge(
     """
     expected = Expected(undisturbed, effects, max_attempts_expected, one_attempt, may_redeliver, bound)
     return [
-        f"{evidence.job_id}: {name}: expected {wanted}, found {found}"
+        Violation(evidence.job_id, name, wanted, found)
         for name, rule in RULES.items()
         for wanted, found in rule(evidence, expected)
     ]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from autocode.jobs.testing.crashes.cases import Case, Victim
 from autocode.jobs.testing.crashes.space import STRIKES, Strike
+from autocode.jobs.testing.crashes.violations import Violation
 
 __all__ = [
     "HEAD",
@@ -20,7 +20,6 @@ __all__ = [
     "Summary",
     "Timed",
     "repeat_command",
-    "sort_of",
     "verdict_json",
 ]
 
@@ -28,6 +27,7 @@ HEAD: Final = (
     "fault",
     "cases",
     "not reached",
+    "not judged",
     "repeats",
     "losses",
     "other",
@@ -36,12 +36,6 @@ HEAD: Final = (
     "complete",
 )
 """The columns of a summary. Times are a median with the longest behind it."""
-
-_JUDGED: Final = re.compile(r"(?:^|: )(?P<rule>[a-z][a-z ]*): expected .*, found (?P<found>.*)", re.DOTALL)
-_COUNTED: Final = frozenset({"checkpoints", "effects"})
-_RESULTS: Final = frozenset({"status", "result", "objects"})
-
-Sort = Literal["repeat", "loss", "other"]
 
 
 class Timed(Protocol):
@@ -72,8 +66,13 @@ class Judged(Protocol):
         ...
 
     @property
-    def violations(self) -> Sequence[str]:
-        """What must not be, in plain words; none if all is well."""
+    def violations(self) -> Sequence[Violation]:
+        """What must not be; nothing if all is well."""
+        ...
+
+    @property
+    def unjudged(self) -> str | None:
+        """Why the case came to no end, and so proves nothing either way."""
         ...
 
     @property
@@ -127,13 +126,14 @@ class Spread:
 class Row:
     """What the cases of one strike, or of all, came to.
 
-    Repeats, losses and other violations are counted one by one. A case that never came to its crash point
-    counts among *cases*, and its times don't count.
+    Repeats, losses and other violations are counted one by one. A case that never came to its crash point, or
+    to no end that could be judged, counts among *cases*, and its times don't count.
     """
 
     what: str
     cases: int
     not_reached: int
+    not_judged: int
     repeats: int
     losses: int
     other: int
@@ -145,12 +145,13 @@ class Row:
     @classmethod
     def of(cls, what: str, verdicts: Sequence[Judged]) -> Row:
         """Return the row of these verdicts."""
-        sorts = [sort_of(each) for verdict in verdicts for each in verdict.violations]
-        times = [verdict.times for verdict in verdicts if verdict.reached]
+        sorts = [each.sort for verdict in verdicts for each in verdict.violations]
+        times = [verdict.times for verdict in verdicts if verdict.reached and verdict.unjudged is None]
         return cls(
             what,
             cases=len(verdicts),
             not_reached=sum(not verdict.reached for verdict in verdicts),
+            not_judged=sum(verdict.unjudged is not None for verdict in verdicts),
             repeats=sorts.count("repeat"),
             losses=sorts.count("loss"),
             other=sorts.count("other"),
@@ -163,13 +164,13 @@ class Row:
     @property
     def cells(self) -> tuple[str, ...]:
         """The row as text, in the order of :data:`HEAD`."""
-        counts = (self.cases, self.not_reached, self.repeats, self.losses, self.other)
+        counts = (self.cases, self.not_reached, self.not_judged, self.repeats, self.losses, self.other)
         times = (self.notice, self.next_attempt, self.complete)
         return (self.what, *map(str, counts), *("-" if each is None else str(each) for each in times))
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as a JSON object."""
-        counts = ("cases", "not_reached", "repeats", "losses", "other", "redelivered")
+        counts = ("cases", "not_reached", "not_judged", "repeats", "losses", "other", "redelivered")
         times = ("notice", "next_attempt", "complete")
         spreads: dict[str, Spread | None] = {name: getattr(self, name) for name in times}
         return {
@@ -181,7 +182,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a whole run came to: a row a strike that was tried, one of all, and the cases with violations."""
+    """What a whole run came to: a row a strike that was tried, one of all, and the cases to run again."""
 
     rows: tuple[Row, ...]
     total: Row
@@ -197,13 +198,13 @@ class Summary:
         return cls(
             tuple(Row.of(_named(strike), found) for strike, found in by_strike.items() if found),
             Row.of("all", verdicts),
-            tuple(verdict for verdict in verdicts if verdict.violations),
+            tuple(verdict for verdict in verdicts if verdict.violations or verdict.unjudged is not None),
             sum(verdict.seconds for verdict in verdicts),
         )
 
     @property
     def ok(self) -> bool:
-        """Whether there is no violation, and at least one case came to its crash point."""
+        """Whether every case was judged without a violation, and at least one came to its crash point."""
         return not self.failed and self.total.not_reached < self.total.cases
 
     def to_json(self) -> dict[str, Any]:
@@ -217,28 +218,15 @@ class Summary:
         }
 
 
-def sort_of(violation: str) -> Sort:
-    """Say whether a violation is a repeat, a loss, or something else, by the rule that it names.
-
-    It only chooses the column: whatever the words are, the violation is counted.
-    """
-    judged = _JUDGED.search(violation)
-    if judged is None:
-        return "other"
-    rule = judged["rule"]
-    if rule in _RESULTS or (rule in _COUNTED and judged["found"] == "never"):
-        return "loss"
-    return "repeat" if rule in _COUNTED or rule == "deliveries" else "other"
-
-
 def verdict_json(verdict: Judged) -> dict[str, Any]:
     """Return one verdict as a JSON object."""
     times = verdict.times
     return {
         "case": str(verdict.case),
-        "ok": not verdict.violations,
+        "ok": not verdict.violations and verdict.unjudged is None,
         "reached": verdict.reached,
-        "violations": list(verdict.violations),
+        "violations": [str(each) for each in verdict.violations],
+        "not_judged": verdict.unjudged,
         "attempts": verdict.attempts,
         "redelivered": verdict.redelivered,
         "notice": times.notice,

@@ -26,7 +26,8 @@ def as_table(summary: Summary) -> Table:
     for number, name in enumerate(HEAD):
         table.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in summary.rows:
-        table.add_row(*row.cells, style="red" if row.repeats + row.losses + row.other else "")
+        bad = row.repeats + row.losses + row.other + row.not_judged
+        table.add_row(*row.cells, style="red" if bad else "")
     table.add_row(*summary.total.cells, style="bold")
     return table
 

@@ -78,6 +78,13 @@ def _result(evidence: Evidence, expected: Expected) -> Iterator[_Breach]:
         yield f"that of an undisturbed run, {expected.undisturbed.digest}", str(evidence.ledger.result)
 
 
+def _maker(evidence: Evidence, _: Expected) -> Iterator[_Breach]:
+    """The result is that of the attempt that ended last: no other one may commit any more."""
+    ended = [each.n for each in evidence.ledger.attempts if each.ended]
+    if evidence.ledger.result is not None and evidence.ledger.result_attempt != max(ended, default=None):
+        yield f"the result of attempt {max(ended, default=0)}", f"that of {evidence.ledger.result_attempt}"
+
+
 def _objects(evidence: Evidence, _: Expected) -> Iterator[_Breach]:
     return (("a whole object", reason) for reason in evidence.damaged.values())
 
@@ -258,6 +265,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
         "status": _status,
         "result": _result,
+        "maker of the result": _maker,
         "objects": _objects,
         "checkpoints": _checkpoints,
         "makers of checkpoints": _makers,

@@ -22,6 +22,7 @@ from autocode.jobs.testing.crashes.rules import RAN
 from autocode.jobs.testing.crashes.service import NotInTime, OwnService, until
 from autocode.jobs.testing.crashes.services import Services
 from autocode.jobs.testing.crashes.undisturbed import Undisturbed, run_undisturbed
+from autocode.jobs.testing.crashes.violations import Violation
 from autocode.jobs.testing.crashes.witness import Effect, Witness
 from autocode.jobs.testing.crashes.workloads import Place, Prepared, Workload
 
@@ -54,21 +55,23 @@ class Verdict:
 
     Args:
         case: the case.
-        violations: what is wrong, in plain words; none: the job came through.
+        violations: what is wrong; none: the job came through, if the case was judged.
         times: how long it took after the fault.
         reached: whether the job came to the crash point; otherwise nothing was done to it.
         attempts: how many attempts the job had.
         redelivered: how often an effect was asked for again under the key of the first time.
         seconds: how long the case took in all.
+        unjudged: why the case came to no end in its time, and proves nothing either way; ``None``: it did.
     """
 
     case: Case
-    violations: tuple[str, ...]
+    violations: tuple[Violation, ...]
     times: Times
     reached: bool
     attempts: int
     redelivered: int
     seconds: float
+    unjudged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,11 @@ class Matrix:
     def run(self, case: Case) -> Verdict:
         """Run one case.
 
-        What goes wrong on the way, as a job that isn't over in two and a half minutes, is a violation too.
+        Where something goes wrong on the way, as with a job that isn't over in two and a half minutes, nobody
+        knows whether the job is lost or the machine slow: the case isn't judged, and its home is kept.
 
         Raises:
-            UsageError: the case's kind is none of the workloads'.
+            UsageError: the case's kind is none of the workloads', or its jobs take too long by themselves.
         """
         if case.kind not in self._workloads:
             raise UsageError(f"There is no workload for the kind {case.kind!r}.")
@@ -131,13 +135,14 @@ class Matrix:
         self._count += 1
         services = self._services
         service, court = services.proxied() if case.fault is Fault.CUT_OFF else services.plain()
+        this = self._prepared(case, service, began)
         try:
-            return self._disturb(self._prepared(case, service, began), court, began)
+            return self._disturb(this, court, began)
         except (JobsError, OSError, psutil.Error) as error:
             # the next case gets a service that nothing was done to
             services.discard(service)
-            told = f"{case.kind}: the case: expected an end, found {type(error).__name__}: {error}"
-            return Verdict(case, (told,), Times(), True, 0, 0, time.monotonic() - began)
+            told = str(error) if isinstance(error, NotInTime) else f"{type(error).__name__}: {error}"
+            return Verdict(case, (), Times(), True, 0, 0, time.monotonic() - began, told)
 
     def _prepared(self, case: Case, service: OwnService, began: float) -> _Round:
         workload = self._workloads[case.kind]
@@ -147,9 +152,20 @@ class Matrix:
         folder.mkdir(parents=True)
         place = Place(job_id, self._count, folder, self._witness.url_of(job_id), service.home.add_root)
         prepared = workload.prepare(place)
-        undisturbed = run_undisturbed(
-            workload.kind, prepared.payload, folder / "undisturbed", prepared.roots, job_id
-        )
+        try:
+            undisturbed = run_undisturbed(
+                workload.kind,
+                prepared.payload,
+                folder / "undisturbed",
+                prepared.roots,
+                job_id,
+                within=_DONE_SECONDS,
+            )
+        except TimeoutError:
+            raise UsageError(
+                f"A job of {case.kind!r} that nobody disturbs isn't over within {_DONE_SECONDS:g} s.",
+                hint="Give it a smaller payload, or find out what it waits for.",
+            ) from None
         effects = [*self._witness.effects(job_id), *_ran(folder)]
         self._witness.forget(job_id)
         for left in folder.glob("witness*"):
@@ -270,4 +286,5 @@ def _strike(this: _Round, struck: int, fault: ExitStack, court: Court, hearing: 
         fault,
         given_up=lambda: court.gave_up(hearing),
         replaced=lambda: court.went_on(hearing),
+        made=lambda: court.made(hearing, whole=this.case.point == "result.before"),
     )

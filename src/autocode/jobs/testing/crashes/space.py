@@ -4,7 +4,7 @@ A *strike* is a fault with its victim. Which strike is legal where:
 
 - a child can be the victim only at a point that a child passes;
 - to freeze a child or a worker, or to cut a worker off, takes a job that runs, so a child's point as well;
-- a slow and a full disk strike at ``step.mid-write`` alone;
+- a slow and a full disk strike at ``step.mid-write`` alone, and damage where a job has just made an object;
 - every other strike may come at every point.
 
 A point is part of a kind's space if its jobs pass it in their first attempt.
@@ -69,7 +69,12 @@ _RUNNING: Final = frozenset(
         (Fault.CUT_OFF, Victim.NOBODY),
     }
 )
-_DISK: Final = frozenset({Fault.SLOW_DISK, Fault.FULL_DISK})
+_PLACES: Final = {
+    Fault.SLOW_DISK: frozenset({"step.mid-write"}),
+    Fault.FULL_DISK: frozenset({"step.mid-write"}),
+    Fault.DAMAGE: frozenset({"step.after-checkpoint", "result.before"}),
+}
+"""Where the faults of the disk strike, and nowhere else."""
 
 _KILLS_IN_DECK: Final = 3
 """How often each kill is in the deck that strikes are drawn from, so that a fifth of it is slow."""
@@ -100,8 +105,8 @@ class Course(Protocol):
 
 def is_legal(point: str, strike: Strike) -> bool:
     """Say whether *strike* may come at *point*; whether a kind's jobs pass there is another question."""
-    if strike[0] in _DISK:
-        return point == "step.mid-write"
+    if strike[0] in _PLACES:
+        return point in _PLACES[strike[0]]
     return strike not in _RUNNING or point not in SERVER_POINTS
 
 
@@ -120,7 +125,7 @@ def every(courses: Iterable[Course]) -> list[Case]:
 def draw(seed: int, rounds: int, courses: Sequence[Course]) -> list[Case]:
     """Return random cases of the whole space.
 
-    Every strike comes once in each 28 rounds, and what was drawn least comes first among points and kinds, so
+    Every strike comes once in each 29 rounds, and what was drawn least comes first among points and kinds, so
     that everything gets its turn. About a fifth of the cases have a slow fault. The same arguments give the
     same cases, and fewer rounds give the first of them.
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -47,6 +48,8 @@ def run_undisturbed(
     folder: Path,
     roots: Mapping[str, Path] = _NO_ROOTS,
     job_id: str = "undisturbed",
+    *,
+    within: float | None = None,
 ) -> Undisturbed:
     """Run *kind* once, and return what it left.
 
@@ -59,16 +62,51 @@ def run_undisturbed(
         folder: where the objects go, in ``store``.
         roots: the folders that the payload may name.
         job_id: the job's id.
+        within: seconds that it may take; ``None``: any. A step that hangs goes on in its thread.
 
     Raises:
+        TimeoutError: it took longer.
         PayloadInvalid: the payload doesn't fit the kind.
         UsageError: the payload names a root that isn't in *roots*.
         Exception: whatever a step raises.
     """
     context = _Context(LocalStore(folder / "store"), roots)
     job = _Job(context, kind.parse(payload), job_id)
-    produced = asyncio.run(kind.run(job))
+    produced = asyncio.run(_limited(kind.run(job), within))
     return Undisturbed(produced.digest, MappingProxyType(job.checkpoints))
+
+
+async def _limited(running: Awaitable[Produced], within: float | None) -> Produced:
+    async with asyncio.timeout(within):
+        return await running
+
+
+async def _apart(function: Callable[[], Produced]) -> Produced:
+    """Call *function* in a thread: it may block, start an event loop of its own, or never return."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Produced] = loop.create_future()
+
+    def tell(result: Produced | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        elif result is not None:
+            done.set_result(result)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = function()
+        except BaseException as raised:  # noqa: BLE001 - carried over to the caller
+            error = raised
+        # whoever waited may have given up, and its loop be closed
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell, result, error)
+
+    # not one of an executor's: those are waited for at the process's end
+    threading.Thread(target=run, name="undisturbed step", daemon=True).start()
+    return await done
 
 
 class _Output:
@@ -148,8 +186,7 @@ class _Job:
     async def step(self, step: Step[I], inputs: I, *, label: str | None = None) -> Produced:
         key = step.memo_key(self.job_id, inputs)
         if key not in self._memo:
-            # a body may block, or start an event loop of its own
-            self._memo[key] = await asyncio.to_thread(step.body, self._context, inputs)
+            self._memo[key] = await _apart(lambda: step.body(self._context, inputs))
         produced = self._memo[key]
         self.checkpoints[label or step.name] = produced.digest
         return produced
