@@ -161,7 +161,7 @@ def test_with_room_enough_all_pairs_are_covered() -> None:
 
     legal = pairs_of(every(KINDS))
     assert pairs_of(cases) == legal
-    # two disks fail each of the three kinds at one point alone, and damage comes at two; else a case covers a pair
+    # two disks fail each of the three kinds at one point alone, damage at two; else a case covers a pair
     assert len(cases) == len(legal.point_strike) + 5
 
 

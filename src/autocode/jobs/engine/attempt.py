@@ -47,7 +47,7 @@ from autocode.jobs.logs import about
 from autocode.jobs.projection import Outcome
 from autocode.jobs.settings import Home
 
-__all__ = ["AttemptFailed", "fenced_off", "holder_name", "run_attempt"]
+__all__ = ["AttemptFailed", "attempt_over", "fenced_off", "holder_name", "run_attempt"]
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +58,9 @@ holder_name: Final[ContextVar[str | None]] = ContextVar("holder_name", default=N
 fenced_off: Final[ContextVar[Callable[[float], None] | None]] = ContextVar("fenced_off", default=None)
 """What a process that serves this one run does once somebody else ended its attempt: it leaves, in so many
 seconds at the latest (0: now). ``None``: the flow run just fails."""
+
+attempt_over: Final[ContextVar[Callable[[], None] | None]] = ContextVar("attempt_over", default=None)
+"""What a process that serves this one run is told once its attempt has ended, however that was."""
 
 _FENCE_SECONDS: Final = 2.0
 """How long a step that doesn't look up may go on after somebody else ended its attempt."""
@@ -130,7 +133,11 @@ async def _work(
         # the lease is over with the attempt: what follows is for people's eyes, and may take a moment
         with context.keeper, page.followed():
             _log.info("attempt begun", extra={"kind": kind.name})
-            produced = await _perform(kind, payload, context, tasks)
+            try:
+                produced = await _perform(kind, payload, context, tasks)
+            finally:
+                if (over := attempt_over.get()) is not None:
+                    over()
             _log.info("attempt complete", extra={"digest": produced.digest})
     except _FencedOff:
         raise

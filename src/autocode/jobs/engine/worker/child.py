@@ -12,7 +12,7 @@ from pathlib import Path
 from prefect.client.schemas.objects import FlowRun
 
 from autocode.jobs import crash
-from autocode.jobs.engine.attempt import fenced_off, holder_name
+from autocode.jobs.engine.attempt import attempt_over, fenced_off, holder_name
 from autocode.jobs.engine.holder import holding
 from autocode.jobs.engine.system import current_system
 from autocode.jobs.engine.worker.execution import execute
@@ -42,6 +42,7 @@ def live(lifeline: socket.socket) -> int:
         stop = Stop(lambda: current_system(home.path), run, holder)
         holder_name.set(holder)
         fenced_off.set(stop.fenced_off)
+        attempt_over.set(stop.attempt_is_over)
         # it takes as long as Prefect's server to hear that the run begins, and neither waits for the other
         threading.Thread(target=_open_ahead, args=(home,), name="opens the home", daemon=True).start()
         stop.install()

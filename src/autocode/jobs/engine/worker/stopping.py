@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import logging
 import os
 import signal
 import socket
@@ -24,13 +26,19 @@ from autocode.jobs.engine.worker import messages
 from autocode.jobs.engine.worker.handback import cancel_attempt, hand_back, tell_prefect
 from autocode.jobs.errors import JobsError
 
-__all__ = ["FENCE_SECONDS", "HAND_BACK_SECONDS", "Reason", "Stop"]
+__all__ = ["FENCE_SECONDS", "HAND_BACK_SECONDS", "LEAVE_SECONDS", "Reason", "Stop"]
+
+_log = logging.getLogger(__name__)
 
 FENCE_SECONDS: Final = 2.0
 """How long a child whose attempt somebody else ended may go on, before it leaves its work as it is."""
 
 HAND_BACK_SECONDS: Final = 2.0
 """How long the flow and Prefect together may take, once the attempt is handed back in the ledger."""
+
+
+LEAVE_SECONDS: Final = 30.0
+"""How long a process may take to leave once its attempt is over: for Prefect, its run page and its own end."""
 
 
 class Reason(StrEnum):
@@ -113,6 +121,16 @@ class Stop:
         timer.daemon = True
         timer.start()
 
+    def attempt_is_over(self, seconds: float = LEAVE_SECONDS) -> None:
+        """Leave in *seconds* at the latest: what still holds this process then is held for nobody.
+
+        The ledger has how the attempt ended, and reconcile tells Prefect once this process is dead. A thread
+        that a step left behind would hold it, and its place among the worker's children, for ever.
+        """
+        timer = threading.Timer(seconds, self._held, args=(seconds,))
+        timer.daemon = True
+        timer.start()
+
     def flow_is_over(self) -> None:
         """Note that the flow has ended; while this process is handing back, wait for the end of that."""
         self._flow_over.set()
@@ -173,6 +191,11 @@ class Stop:
                 self._loop.call_soon_threadsafe(self._task.cancel)
         else:
             os.kill(os.getpid(), signal.SIGTERM)
+
+    def _held(self, seconds: float) -> None:
+        _log.warning("leaves %g s after the end of its attempt; what held it follows", seconds)
+        faulthandler.dump_traceback(all_threads=True)
+        self._leave()
 
     def _leave(self) -> None:
         if self._reason is Reason.ORPHANED:
