@@ -38,7 +38,7 @@ HAND_BACK_SECONDS: Final = 2.0
 
 
 LEAVE_SECONDS: Final = 30.0
-"""How long a process may take to leave once its attempt is over: for Prefect, its run page and its own end."""
+"""How long a process may take to leave once its attempt is over: Prefect is told, and the page written."""
 
 
 class Reason(StrEnum):
