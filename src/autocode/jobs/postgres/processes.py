@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 __all__ = [
     "adopt_orphans",
     "end_server",
@@ -169,7 +171,15 @@ def _family(data: Path, name: str, uid: int) -> dict[int, bool]:
             found[pid] = True
         elif words[0].startswith(f"postgres: {name}: "):
             found[pid] = False
-    return found
+    # a process that the postmaster has just forked bears its words until it has a title of its own
+    return {pid: titled and _parent(pid) not in found for pid, titled in found.items()}
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return None
 
 
 def _command_lines() -> Iterator[tuple[int, int, list[str]]]:
