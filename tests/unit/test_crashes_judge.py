@@ -440,6 +440,15 @@ def test_a_repeated_delivery_is_right_where_an_effect_lost_its_record() -> None:
     assert broken(judged(twice, may_redeliver=True)) == {"effects"}
 
 
+def test_a_step_may_cure_by_itself_the_error_that_the_fault_gave_it() -> None:
+    """A disk that is full once makes a step run again within its attempt, and no other step."""
+    once, twice = ran(reserve=1, ship=3)(GOOD), ran(reserve=2, ship=3)(GOOD)
+
+    assert broken(judged(once)) == {"work"}
+    assert judged(once, own_retries=1) == []
+    assert broken(judged(twice, own_retries=1)) == {"work"}
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -217,6 +217,7 @@ def _judged(case: Case, hearing: Hearing, evidence: Evidence) -> list[Violation]
         # elsewhere the process that runs the job goes on while another one is stopped, so it may be anywhere
         may_redeliver=runner
         and (case.point == "effect.after-call" or not case.point.startswith(_CHILDS_POINTS)),
+        own_retries=1 if case.fault is Fault.FULL_DISK else 0,
     )
 
 

@@ -24,6 +24,7 @@ def judge(
     max_attempts_expected: int,
     one_attempt: bool = False,
     may_redeliver: bool = False,
+    own_retries: int = 0,
     bound: float = SHOWN_SECONDS,
 ) -> list[Violation]:
     """Return what is wrong, one violation each; empty where nothing is. Pure.
@@ -35,9 +36,12 @@ def judge(
         max_attempts_expected: how many attempts the fault may cost, and one.
         one_attempt: nothing that ran the job was struck.
         may_redeliver: the fault may fall between an effect and its record.
+        own_retries: how many steps the fault gives an error that they may cure by themselves.
         bound: for how many seconds a dead attempt may be shown as running.
     """
-    expected = Expected(undisturbed, effects, max_attempts_expected, one_attempt, may_redeliver, bound)
+    expected = Expected(
+        undisturbed, effects, max_attempts_expected, one_attempt, may_redeliver, own_retries, bound
+    )
     return [
         Violation(evidence.job_id, name, wanted, found)
         for name, rule in RULES.items()

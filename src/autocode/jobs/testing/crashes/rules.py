@@ -40,6 +40,7 @@ class Expected:
         max_attempts: how many attempts may be used.
         one_attempt: nothing that ran the job was struck, so it takes exactly one.
         may_redeliver: the fault may fall between an effect and its record, so that it is asked for again.
+        own_retries: how many steps may run again within an attempt, after an error that the fault gave them.
         shown_seconds: how long a dead attempt may be shown as running.
     """
 
@@ -48,6 +49,7 @@ class Expected:
     max_attempts: int
     one_attempt: bool
     may_redeliver: bool
+    own_retries: int
     shown_seconds: float
 
 
@@ -126,7 +128,7 @@ def _work(evidence: Evidence, expected: Expected) -> Iterator[_Breach]:
         if not found[step] or not wanted[step]:
             yield f"{step} run {_times(wanted[step])}", _times(found[step])
     again = found.total() - wanted.total()
-    most = max(0, len(evidence.ledger.attempts) - 1)
+    most = max(0, len(evidence.ledger.attempts) - 1) + expected.own_retries
     if again > most:
         steps = ", ".join(f"{step} {_times(found[step])}" for step in found if found[step] > wanted[step])
         yield f"{most} steps run again at most", f"{again}: {steps}"
