@@ -13,7 +13,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 __all__ = ["SocketProtocol"]
 
 _WAITING_BYTES: Final = 1 << 14
-_KERNEL_BYTES: Final = 1 << 16
+_KERNEL_BYTES: Final = 1 << 15
 """How much may be on its way to one reader, here and in the kernel, before sending to it waits. By itself a
 kernel takes megabytes for each that doesn't read."""
 
