@@ -3,7 +3,7 @@
 # make test ARGS="-k lease"         options for pytest; for `make requirements`, for uv
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test test-long test-crash lessons lint typecheck format bench-export bench-service prefect-schema requirements clean
+.PHONY: help install demo serve test test-long test-crash lessons lint typecheck format bench-export bench-service bench-events prefect-schema requirements clean
 
 # paths are relative on purpose: the folder's own name may hold spaces
 PY := .venv/bin/python
@@ -56,6 +56,9 @@ bench-export: install ## exports beside tar | zstd | sha256sum; ARGS="--sizes 1,
 
 bench-service: install ## the whole service beside Prefect's process worker; ARGS="--short" or "--write"
 	$(PY) -m bench.service $(ARGS)
+
+bench-events: install ## how soon followers of events are told; ARGS="--followers 1,100,500 --write"
+	$(PY) -m bench.events $(ARGS)
 
 prefect-schema: install ## write anew what the installed Prefect's migrations make of an empty database
 	@$(PY) scripts/prefect_schema.py

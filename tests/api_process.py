@@ -12,6 +12,7 @@ from pathlib import Path
 
 import autocode.jobs.testing.scenarios  # noqa: F401 - registers the kinds that the tests submit
 from autocode.jobs.api.process import serve
+from autocode.jobs.api.settings import EventLimits
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.errors import JobsError
 from autocode.jobs.settings import Home
@@ -31,6 +32,8 @@ def main() -> int:
     handler.setFormatter(_Lines())
     logging.basicConfig(level=logging.DEBUG, handlers=[handler])
     options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
+    if "events" in options:
+        options["events"] = EventLimits(**options["events"])
     with open_system(Home(Path(sys.argv[1]))) as system:
         try:
             return serve(system, None, **options)

@@ -102,7 +102,7 @@ class Api:
         return Client(BASE, self.tokens[role], transport=Bridge(self), **options)
 
     async def _end(self) -> None:
-        self.service.watch.close()
+        self.service.close()
         self.service.threads.close()
         # what was started and not awaited ends within the loop
         rest = asyncio.all_tasks() - {asyncio.current_task()}

@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from api_served import served
+from api_served import SOURCES, served
 from api_world import kill
 from autocode.jobs import errors, request_errors
 from autocode.jobs.api import problems
 from autocode.jobs.engine.system import open_system
+from autocode.jobs.errors import JobNotFound
 from autocode.jobs.ledger import jobs
-from ledger_world import new_job
+from autocode.jobs.ledger.database import Database
+from ledger_world import look, new_job
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 BLOCK = re.compile(r"```sh\n(?P<code>.*?)```(?:\n\n```output\n(?P<output>.*?)```)?", re.DOTALL)
@@ -36,15 +42,22 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
         with open_system(serving.home) as system:
             jobs.enqueue(system.db, new_job("broken"))
             kill(system.db, "broken")
-        shell = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            cwd=tmp_path,
-            env={**os.environ, "AUTOCODE_HOME": str(serving.home.path), "DEAD": "broken"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+            with reconciling(system.db, "followed"):
+                shell = subprocess.run(
+                    ["bash", "-euo", "pipefail", "-c", script],
+                    cwd=tmp_path,
+                    env={
+                        **os.environ,
+                        "AUTOCODE_HOME": str(serving.home.path),
+                        "DEAD": "broken",
+                        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                        "PYTHONPATH": str(SOURCES),
+                    },
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=120,
+                )
 
     assert shell.returncode == 0, shell.stdout + shell.stderr
     printed = [part.strip() for part in shell.stdout.split(MARK)]
@@ -54,6 +67,25 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(pairs) >= 6
     assert "HTTP/1.1 202" in printed[1]
     assert "location: /v1/jobs/nightly-2026-01-05" in printed[1]
+
+
+@contextmanager
+def reconciling(database: Database, job_id: str) -> Iterator[None]:
+    """Tell of a job once it is there, as reconcile does, while the block runs."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.05):
+            with suppress(JobNotFound):
+                look(database, job_id)
+
+    telling = threading.Thread(target=work)
+    telling.start()
+    try:
+        yield
+    finally:
+        over.set()
+        telling.join()
 
 
 def test_every_error_of_a_request_is_explained() -> None:

@@ -17,6 +17,7 @@ from api_world import Api, noop, opened
 from autocode.jobs.ledger import schema
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.testing.postgres import PostgresServer, running_postgres
+from events_world import number, on_port, tell
 from ledger_world import in_threads, rows
 
 QUICK = 5.0
@@ -65,6 +66,23 @@ def test_a_stopped_database_is_a_quick_503(server: PostgresServer, tmp_path: Pat
     assert set(again) <= {200, 202}
     assert {row.job_id for row in rows(database, schema.jobs)} == {"before", *(f"job-{n}" for n in range(20))}
     assert len(rows(database, schema.events)) == 21
+    database.close()
+
+
+def test_followers_of_events_wait_for_the_database(server: PostgresServer, tmp_path: Path) -> None:
+    """While PostgreSQL is stopped a socket stays open and claims no cursor; afterwards nothing is missing."""
+    database = Database(server.url(server.create_database()))
+    database.migrate()
+    with on_port(database, tmp_path) as port, port.socket() as follower:
+        tell(database, "before")
+        assert follower.event()["subject"] == "before"
+        with stopped(server):
+            while follower.next()["cursor"] is not None:
+                pass
+        tell(database, "after")
+        after = follower.event()
+
+    assert (after["subject"], number(after["id"])) == ("after", 2)
     database.close()
 
 

@@ -62,3 +62,28 @@ def test_the_benchmark_measures_a_service(tmp_path: Path) -> None:
     assert len(result["bursts"][0]["enqueue"]) == 2
     assert all(size > 0 for size in result["idle"]["memory"].values())
     assert "| jobs a second, 2 at once |" in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_benchmark_measures_events(tmp_path: Path) -> None:
+    """A service with a few who follow gives how late they are told; none misses an event."""
+    output = tmp_path / "result.json"
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    options = ["--followers", "3", "--jobs", "2", "--reads", "5", "--output", str(output)]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.events", *options],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    (row,) = json.loads(output.read_text())["rows"]
+    assert (row["followers"], row["missing"]) == (3, 0)
+    assert 0 < row["latency"]["p50"] <= row["latency"]["p99"]
+    assert row["memory"] > 0
+    assert "| 3 |" in done.stdout

@@ -25,7 +25,8 @@ def token_of(connection: HTTPConnection, service: Service) -> str | None:
 
     Raises:
         TokenInvalid: the header isn't a bearer token.
-        RequestRefused: a request that changes something has a cookie, and doesn't show which page sent it.
+        RequestRefused: a request that changes something or opens a socket has a cookie, and doesn't show
+            which page sent it.
     """
     headers = connection.headers.getlist("authorization")
     if headers:
@@ -36,8 +37,10 @@ def token_of(connection: HTTPConnection, service: Service) -> str | None:
     cookie = connection.cookies.get(service.cookie)
     if cookie is None:
         return None
+    # a browser sends its cookie with a socket that any page opens, so that is no safer than a change
+    changes = connection.scope["type"] == "websocket" or connection.scope["method"] not in _SAFE
     shown = "origin" in connection.headers or connection.headers.get("sec-fetch-site") == "same-origin"
-    if not shown and connection.scope.get("method", "GET") not in _SAFE:
+    if changes and not shown:
         raise RequestRefused(
             "A cookie came with a request that doesn't say which page sent it.",
             hint="Programs send `Authorization: Bearer <token>`; a browser sends Origin by itself.",

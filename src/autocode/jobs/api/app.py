@@ -9,8 +9,10 @@ from typing import Final
 from fastapi import FastAPI
 
 from autocode.jobs import __version__
-from autocode.jobs.api import actions, health, listing, pages, problems, reading, submitting
+from autocode.jobs.api import actions, events, health, listing, pages, problems, reading, submitting
 from autocode.jobs.api.guard import Guard
+from autocode.jobs.api.hub import Hub
+from autocode.jobs.api.listening import Listening
 from autocode.jobs.api.service import Service
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import Threads
@@ -41,18 +43,21 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
     """
     chosen = settings if settings is not None else Settings()
     threads = Threads(system.db.connections)
+    listening = Listening(system.db)
+    epoch = glances.epoch(system.db)
     service = Service(
         system=system,
         settings=chosen,
         threads=threads,
-        epoch=glances.epoch(system.db),
-        watch=Watch(system.db, threads, chosen.waiters),
+        epoch=epoch,
+        watch=Watch(system.db, threads, listening, chosen.waiters),
+        hub=Hub(system.db, threads, listening, epoch, chosen),
     )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
-        service.watch.close()
+        service.close()
         threads.close()
 
     # no docs_url: those pages load their scripts from elsewhere
@@ -72,6 +77,7 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         listing.router,
         reading.router,
         actions.router,
+        events.router,
         pages.router,
     ):
         app.include_router(router)

@@ -57,12 +57,36 @@ class Guard:
             return
         refusal = self._refusal(scope)
         if scope["type"] == "websocket":
-            if refusal is None:
-                await self._app(scope, receive, send)
-            else:
-                await send({"type": "websocket.close", "code": 4403, "reason": "request refused"})
+            await self._socket(scope, receive, send, refusal)
             return
         await self._http(scope, receive, send, refusal)
+
+    async def _socket(
+        self, scope: Scope, receive: Receive, send: Send, refusal: RequestRefused | None
+    ) -> None:
+        began = self._monotonic()
+        seen: dict[str, Any] = {"status": None}
+
+        async def observe(message: Message) -> None:
+            if message["type"] == "websocket.close":
+                seen["status"] = seen["status"] or message.get("code", 1000)
+            await send(message)
+
+        async def hear() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                seen["status"] = seen["status"] or message.get("code")
+            return message
+
+        try:
+            if refusal is None:
+                await self._app(scope, hear, observe)
+            else:
+                await observe({"type": "websocket.close", "code": 4403, "reason": "request refused"})
+        finally:
+            seconds = round(self._monotonic() - began, 1)
+            path = masked(scope["path"])
+            _log.info("socket", extra={"method": "SOCKET", "path": path, "seconds": seconds, **seen})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send, refusal: RequestRefused | None) -> None:
         began = self._monotonic()

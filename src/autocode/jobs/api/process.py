@@ -21,7 +21,8 @@ from fastapi import FastAPI
 from autocode.jobs import locks
 from autocode.jobs.api.app import create_app
 from autocode.jobs.api.service import Service
-from autocode.jobs.api.settings import Settings, is_loopback
+from autocode.jobs.api.settings import EventLimits, Settings, is_loopback
+from autocode.jobs.api.sockets import SocketProtocol
 from autocode.jobs.clock import rfc3339
 from autocode.jobs.engine.server import Address
 from autocode.jobs.engine.system import System
@@ -32,7 +33,7 @@ from autocode.jobs.operations.export import EXPORT
 from autocode.jobs.request_errors import TokenInvalid
 from autocode.jobs.settings import write_durably
 
-__all__ = ["KINDS", "OWN_TOKEN_NAME", "own_token", "serve"]
+__all__ = ["KINDS", "OWN_TOKEN_NAME", "own_token", "serve", "server_config"]
 
 KINDS: Final = (EXPORT,)
 """The kinds that this package brings; importing them is what makes them known to the routes."""
@@ -44,6 +45,10 @@ _GRACE_SECONDS: Final = 10
 """How long requests that are being answered may take after the process was told to end."""
 
 _LOCK_SECONDS: Final = 1.0
+
+_PING_SECONDS: Final = 15.0
+_PONG_SECONDS: Final = 20.0
+"""How often the other end of a socket is asked whether it lives, and how long it may take to answer."""
 
 _log = logging.getLogger("autocode.jobs.api")
 
@@ -58,6 +63,7 @@ def serve(
     hosts: frozenset[str] = frozenset(),
     allow_remote: bool = False,
     prefect_ui: str | None = None,
+    events: EventLimits | None = None,
 ) -> int:
     """Serve the API of *system* until SIGTERM or SIGINT; then answer what was begun, and return 0.
 
@@ -73,6 +79,7 @@ def serve(
         hosts: names beside the loopback ones by which clients may call the service.
         allow_remote: let *host* be an address that other machines reach.
         prefect_ui: where the Prefect UI answers, for links to runs.
+        events: what following events may cost, where that isn't the default.
 
     Raises:
         UsageError: *host* isn't a loopback address, the port is taken, or the home is served already.
@@ -88,6 +95,7 @@ def serve(
         prefect_ui=None if prefect_ui is None else prefect_ui.rstrip("/"),
         prefect_api=None if address is None else address.url,
         prefect_auth=None if address is None else address.auth,
+        events=events if events is not None else EventLimits(),
     )
     with _alone(system), contextlib.closing(_bound(host, port, announced)) as listening:
         own_token(system)
@@ -173,8 +181,9 @@ def _announce(system: System, file: Path, url: str) -> None:
     _log.info("ready at %s", url)
 
 
-def _run(app: FastAPI, listening: socket.socket, announce: Callable[[], None]) -> None:
-    config = uvicorn.Config(
+def server_config(app: FastAPI) -> uvicorn.Config:
+    """Return how *app* is served."""
+    return uvicorn.Config(
         app,
         log_config=None,
         # what it logs below warnings quotes headers and queries of WebSocket requests
@@ -184,9 +193,18 @@ def _run(app: FastAPI, listening: socket.socket, announce: Callable[[], None]) -
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         lifespan="on",
+        ws=SocketProtocol,
+        # nobody sends us more than a word; and what we send is compressed by nobody, hundreds of times
+        ws_max_size=1 << 16,
+        ws_per_message_deflate=False,
+        ws_ping_interval=_PING_SECONDS,
+        ws_ping_timeout=_PONG_SECONDS,
     )
+
+
+def _run(app: FastAPI, listening: socket.socket, announce: Callable[[], None]) -> None:
     service: Service = app.state.service
-    asyncio.run(_Server(config, service, announce).serve(sockets=[listening]))
+    asyncio.run(_Server(server_config(app), service, announce).serve(sockets=[listening]))
 
 
 class _Server(uvicorn.Server):
@@ -194,7 +212,7 @@ class _Server(uvicorn.Server):
 
     Args:
         config: uvicorn's.
-        service: whose held requests are let go when the end begins.
+        service: whose held requests and sockets are let go when the end begins.
         announce: called once requests are answered.
     """
 
@@ -210,8 +228,8 @@ class _Server(uvicorn.Server):
             self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let held requests go, and answer what was begun."""
-        self._service.watch.close()
+        """Let held requests and sockets go, and answer what was begun."""
+        self._service.close()
         await super().shutdown(sockets=sockets)
 
     @contextlib.contextmanager

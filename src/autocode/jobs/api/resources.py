@@ -13,7 +13,7 @@ from autocode.jobs.ledger.database import Database
 from autocode.jobs.model import TERMINAL, JobStatus
 from autocode.jobs.resource import Job
 
-__all__ = ["answer", "etag", "load", "with_runs"]
+__all__ = ["answer", "etag", "load", "run_page", "with_runs"]
 
 _PAUSES: Final = {JobStatus.QUEUED: 1, JobStatus.RUNNING: 2, JobStatus.RETRY: 5}
 """Seconds after which looking again may be worth it."""
@@ -38,8 +38,16 @@ def with_runs(db: Database, jobs: Sequence[Job], ui: str | None) -> list[Job]:
         return list(jobs)
     runs = glances.runs_of(db, told)
     return [
-        _linked(job, f"{ui}/runs/flow-run/{runs[job.job_id]}") if job.job_id in runs else job for job in jobs
+        _linked(job, run_page(ui, runs[job.job_id, job.attempts]))
+        if (job.job_id, job.attempts) in runs
+        else job
+        for job in jobs
     ]
+
+
+def run_page(ui: str, run: str) -> str:
+    """Return where Prefect's UI shows a flow run."""
+    return f"{ui}/runs/flow-run/{run}"
 
 
 def etag(job: Job) -> str:

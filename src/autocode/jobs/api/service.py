@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from autocode.jobs.api.hub import Hub
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls, Threads
 from autocode.jobs.api.watch import Watch
@@ -27,6 +28,7 @@ class Service:
         threads: where calls to the ledger run.
         epoch: the name of the ledger, which goes with every cursor.
         watch: holds requests until a job moves.
+        hub: tells of events.
         heard: the last counter that each leader showed, and the loop's time at which it was first seen.
     """
 
@@ -35,12 +37,18 @@ class Service:
     threads: Threads
     epoch: str
     watch: Watch
+    hub: Hub
     heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
 
     @property
     def cookie(self) -> str:
         """The name of the session cookie; browsers don't keep the ports of one host apart."""
         return f"autocode_{self.epoch}"
+
+    def close(self) -> None:
+        """Let go of all who wait, and close the sockets of all who follow; calls to the ledger go on."""
+        self.watch.close()
+        self.hub.close()
 
     @property
     def db(self) -> Database:

@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-__all__ = ["Settings", "is_loopback"]
+__all__ = ["EventLimits", "Settings", "is_loopback"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventLimits:
+    """What following events may cost.
+
+    Args:
+        sockets: how many may follow at once; who comes beyond that is sent away with 1013.
+        kept: how many of the newest events are kept for all of them. Who is further behind than that, and
+            takes nothing, is closed with 1013.
+        kept_bytes: how many bytes these may take together.
+        stuck_seconds: who takes nothing for so long is closed with 1013, however few events there are.
+        ping_seconds: how often each is told the cursor that it has reached.
+        check_seconds: how soon a socket is closed whose token has ended.
+    """
+
+    sockets: int = 1_000
+    kept: int = 2_000
+    kept_bytes: int = 8 << 20
+    stuck_seconds: float = 30.0
+    ping_seconds: float = 15.0
+    check_seconds: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +44,7 @@ class Settings:
         prefect_api: where Prefect's API answers, for ``/readyz``; ``None`` where it isn't known.
         prefect_auth: what lets us in there, ``user:password``.
         work_pool: the Prefect work pool whose workers run the jobs.
+        events: the limits of those who follow events.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -33,6 +56,7 @@ class Settings:
     prefect_api: str | None = None
     prefect_auth: str | None = None
     work_pool: str = "autocode"
+    events: EventLimits = field(default_factory=EventLimits)
 
     def __repr__(self) -> str:
         # the password mustn't reach a log

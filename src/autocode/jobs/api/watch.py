@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from contextlib import suppress
 from typing import Final
 
+from autocode.jobs.api.listening import Listening
 from autocode.jobs.api.threads import RequestCalls, Threads
 from autocode.jobs.errors import JobsError
 from autocode.jobs.ledger import glances
 from autocode.jobs.ledger.database import Database
-from autocode.jobs.ledger.wakeups import Listener
 
 __all__ = ["Watch"]
 
@@ -30,9 +29,6 @@ _ANYWAY_SECONDS: Final = 1.0
 _LINGER_SECONDS: Final = 10.0
 """How long to go on listening for who may wait next, since a connection takes a while to make."""
 
-_LISTEN_SECONDS: Final = 0.5
-"""How soon the listening thread notices that it is to end."""
-
 _ANSWER_SECONDS: Final = 4.0
 
 
@@ -42,12 +38,14 @@ class Watch:
     Args:
         db: the ledger.
         threads: where it is read.
+        listening: what wakes.
         most: how many may wait at once.
     """
 
-    def __init__(self, db: Database, threads: Threads, most: int) -> None:
+    def __init__(self, db: Database, threads: Threads, listening: Listening, most: int) -> None:
         self._db = db
         self._threads = threads
+        self._listening = listening
         self._most = most
         self._waiting: dict[asyncio.Future[None], tuple[str, int]] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -91,10 +89,8 @@ class Watch:
 
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()
-        over = threading.Event()
-        threading.Thread(target=self._listen, args=(loop, over), name="ledger listener", daemon=True).start()
         until = loop.time() + _LINGER_SECONDS
-        try:
+        with self._listening.to(self._woken):
             while not self._closed and (self._waiting or loop.time() < until):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), _ANYWAY_SECONDS)
@@ -103,8 +99,6 @@ class Watch:
                     until = loop.time() + _LINGER_SECONDS
                     await self._tell()
                 await asyncio.sleep(_PAUSE_SECONDS)
-        finally:
-            over.set()
 
     async def _tell(self) -> None:
         asked = {job_id for job_id, _ in self._waiting.values()}
@@ -116,16 +110,6 @@ class Watch:
         for moved, (job_id, rev) in list(self._waiting.items()):
             if job_id in asked and found.get(job_id, rev) != rev:
                 _let_go(moved)
-
-    def _listen(self, loop: asyncio.AbstractEventLoop, over: threading.Event) -> None:
-        with Listener(self._db) as listener:
-            while not over.is_set():
-                if listener.wait(_LISTEN_SECONDS):
-                    try:
-                        loop.call_soon_threadsafe(self._woken.set)
-                    except RuntimeError:
-                        # the loop is closed: the process is ending, and nobody waits
-                        return
 
 
 def _let_go(moved: asyncio.Future[None]) -> None:

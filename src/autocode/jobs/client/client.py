@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import httpx
 
@@ -16,6 +16,9 @@ from autocode.jobs.client.transport import Transport
 from autocode.jobs.errors import JobNotFound
 from autocode.jobs.model import TERMINAL, JobStatus
 from autocode.jobs.resource import Counts, Job, JobPage, RetryPreview
+
+if TYPE_CHECKING:
+    from autocode.jobs.client.events import Event, Reset
 
 __all__ = ["Accepted", "Client"]
 
@@ -67,6 +70,8 @@ class Client:
     ) -> None:
         self._monotonic = monotonic
         self._sleep = sleep
+        self._token = token
+        self._patience = patience
         self._transport = Transport(
             url,
             token,
@@ -190,6 +195,41 @@ class Client:
             pass
         assert job is not None
         return job
+
+    def events(
+        self, after: str | None = None, *, job_id: str | None = None, session_id: str | None = None
+    ) -> Iterator[Event | Reset]:
+        """Yield what happens to jobs, for ever, over as many connections as it takes; nothing is left out.
+
+        To show a list and keep it right: read a page, follow the events after its ``event_cursor``, and take
+        each event's job where its ``rev`` isn't lower than that of the one shown. At a :class:`Reset` read
+        the page again, and go on.
+
+        Args:
+            after: a cursor of a page, of counts or of an event; from now on where none is given.
+            job_id: only events of this job.
+            session_id: only events of this session.
+
+        Raises:
+            TokenInvalid: the token doesn't work, or doesn't any more.
+            NotAllowed: there is no such job or session that the token may see.
+            ServiceUnavailable: the service was away for longer than the client's patience.
+        """
+        # takes a while to load, and few calls need it
+        from autocode.jobs.client.events import Stream  # noqa: PLC0415 - see above
+
+        return iter(
+            Stream(
+                self.url,
+                self._token,
+                after=after,
+                job_id=job_id,
+                session_id=session_id,
+                patience=self._patience,
+                sleep=self._sleep,
+                monotonic=self._monotonic,
+            )
+        )
 
     def list_jobs(
         self,

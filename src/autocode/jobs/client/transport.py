@@ -14,7 +14,7 @@ from autocode.jobs import errors, request_errors
 from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.request_errors import ServiceUnavailable
 
-__all__ = ["Transport", "error_of"]
+__all__ = ["Transport", "error_of", "is_loopback"]
 
 _PAUSES: Final = (0.1, 0.3, 1.0, 2.0)
 """Seconds between tries where the service doesn't say; the last one from then on."""
@@ -64,7 +64,7 @@ class Transport:
             # reading the certificates takes 25-50 ms, and plain HTTP needs none
             verify=parts.scheme == "https",
             # proxies of the environment are for other hosts than this one
-            trust_env=not _is_loopback(parts.hostname),
+            trust_env=not is_loopback(parts.hostname),
             transport=transport,
         )
 
@@ -163,7 +163,8 @@ def _retry_after(answer: httpx.Response) -> float | None:
     return float(text) if text.isdecimal() else None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Say whether *host* can only mean this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -28,8 +28,8 @@ def revisions(db: Database, job_ids: Collection[str]) -> dict[str, int]:
         return {row.job_id: row.rev for row in tx.execute(query)}
 
 
-def runs_of(db: Database, attempts: Collection[tuple[str, int]]) -> dict[str, str]:
-    """Return the flow runs of these (job, attempt) pairs, one of each job, where they have one."""
+def runs_of(db: Database, attempts: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """Return the flow runs of these (job, attempt) pairs, where they have one."""
     query = sa.select(t.attempts.c.job_id, t.attempts.c.n, t.attempts.c.flow_run_id).where(
         t.attempts.c.job_id.in_(sorted({job_id for job_id, _ in attempts})),
         t.attempts.c.n.in_(sorted({n for _, n in attempts})),
@@ -37,7 +37,8 @@ def runs_of(db: Database, attempts: Collection[tuple[str, int]]) -> dict[str, st
     )
     wanted = set(attempts)
     with db.read() as tx:
-        return {row.job_id: row.flow_run_id for row in tx.execute(query) if (row.job_id, row.n) in wanted}
+        pairs = {(row.job_id, row.n): row.flow_run_id for row in tx.execute(query)}
+    return {pair: run for pair, run in pairs.items() if pair in wanted}
 
 
 def leaders(db: Database) -> list[Leader]:
