@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import FastAPI
 
 from autocode.jobs import __version__
-from autocode.jobs.api import actions, health, listing, pages, problems, reading, submitting
+from autocode.jobs.api import (
+    actions,
+    auditing,
+    health,
+    listing,
+    pages,
+    problems,
+    reading,
+    refusals,
+    submitting,
+)
 from autocode.jobs.api.guard import Guard
+from autocode.jobs.api.limits import Limits
 from autocode.jobs.api.service import Service
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import Threads
@@ -27,7 +39,9 @@ _ABOUT: Final = (
 )
 
 
-def create_app(system: System, settings: Settings | None = None) -> FastAPI:
+def create_app(
+    system: System, settings: Settings | None = None, *, monotonic: Callable[[], float] = time.monotonic
+) -> FastAPI:
     """Return the application over *system*; it opens no port.
 
     Kinds that clients may submit are those registered in this process.
@@ -35,6 +49,7 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
     Args:
         system: the opened home; the caller closes it, after the application's end.
         settings: what differs from the defaults.
+        monotonic: the clock of its limits, in seconds.
 
     Raises:
         LedgerUnavailable: the ledger can't be read.
@@ -47,6 +62,7 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         threads=threads,
         epoch=glances.epoch(system.db),
         watch=Watch(system.db, threads, chosen.waiters),
+        limits=Limits(chosen, monotonic),
     )
 
     @asynccontextmanager
@@ -72,9 +88,14 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         listing.router,
         reading.router,
         actions.router,
+        auditing.router,
         pages.router,
     ):
         app.include_router(router)
-    problems.install(app)
-    app.add_middleware(Guard, hosts=chosen.hosts)
+    problems.install(app, refusals.record)
+
+    def count(type_: str) -> None:
+        service.denied[type_] += 1
+
+    app.add_middleware(Guard, hosts=chosen.hosts, public=chosen.public, refused=count)
     return app

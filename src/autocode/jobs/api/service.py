@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from autocode.jobs.api.limits import Limits
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls, Threads
 from autocode.jobs.api.watch import Watch
@@ -27,7 +29,9 @@ class Service:
         threads: where calls to the ledger run.
         epoch: the name of the ledger, which goes with every cursor.
         watch: holds requests until a job moves.
+        limits: how often callers may ask.
         heard: the last counter that each leader showed, and the loop's time at which it was first seen.
+        denied: how many requests were refused whose caller isn't known, or that were too many, by their type.
     """
 
     system: System
@@ -35,7 +39,9 @@ class Service:
     threads: Threads
     epoch: str
     watch: Watch
+    limits: Limits
     heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
+    denied: Counter[str] = field(default_factory=Counter)
 
     @property
     def cookie(self) -> str:
