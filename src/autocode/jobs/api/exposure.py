@@ -59,8 +59,8 @@ class Exposure:
         if not is_loopback(host) and self.certificate is None and self.proxy is None:
             raise UsageError(
                 f"{host} can be reached from other machines, and tokens would cross the network unencrypted.",
-                hint="Listen at 127.0.0.1; or give --tls-cert and --tls-key; or put a proxy with TLS in front "
-                "and name it: --behind-proxy https://jobs.example",
+                hint="Listen at 127.0.0.1; or give --tls-cert and --tls-key; or put a proxy with TLS in "
+                "front and name it: --behind-proxy https://jobs.example",
             )
 
     @staticmethod

@@ -20,7 +20,6 @@ __all__ = [
     "MEDIA_TYPE",
     "RETRY_SECONDS",
     "STATUSES",
-    "IdTaken",
     "JsonResponse",
     "Problem",
     "discreet",
@@ -67,12 +66,6 @@ _LONGEST: Final = 2_000
 _log = logging.getLogger("autocode.jobs.api")
 
 
-class IdTaken(JobConflict):
-    """The id or key belongs to a job that the caller may not see: a conflict of which nothing is said."""
-
-    default_hint = "Use another id, and a fresh Idempotency-Key."
-
-
 class JsonResponse(JSONResponse):
     """JSON in ASCII: text that holds half a surrogate pair goes through, as it does in the ledger."""
 
@@ -93,7 +86,8 @@ class Problem(JsonResponse):
 
 def status_of(error: JobsError) -> int:
     """Return the HTTP status that *error* is answered with."""
-    if isinstance(error, IdTaken):
+    if isinstance(error, JobConflict) and "differs" not in error.data:
+        # with a job that the caller may not see: nothing is said of it
         return 409
     return next((STATUSES[cls] for cls in type(error).__mro__ if cls in STATUSES), 500)
 

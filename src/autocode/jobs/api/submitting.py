@@ -18,7 +18,6 @@ from autocode.jobs.api import refusals, resources
 from autocode.jobs.api.access import Operator
 from autocode.jobs.api.bodies import idempotency_key, model_of, pointer, read_json
 from autocode.jobs.api.models import EnqueueBody
-from autocode.jobs.api.problems import IdTaken
 from autocode.jobs.api.service import Calls, Shared
 from autocode.jobs.clock import Clock
 from autocode.jobs.engine.context import known_roots
@@ -42,8 +41,6 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     422: {"description": "unknown kind, bad payload, or the id or key belongs to another request"},
     503: {"description": "the ledger can't be reached; ask again with the same id or key"},
 }
-_TAKEN: Final = "The id or key is taken."
-
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
@@ -176,8 +173,8 @@ def _accept(system: System, asked: _Asked, ui: str | None) -> tuple[Job, bool]:
     """Accept the job, with an entry in the audit where it is new, and read it back: one transaction.
 
     Raises:
-        JobConflict: id or key belong to another request.
-        IdTaken: they do, or to this very request, and the caller may not see the job.
+        JobConflict: id or key belong to another request, or to a job that the caller may not see; of that one
+            nothing is said, not even what differs.
         PayloadInvalid: it names a root that nobody knows; a request that was accepted before is answered.
     """
     db, new = system.db, asked.new
@@ -188,7 +185,7 @@ def _accept(system: System, asked: _Asked, ui: str | None) -> tuple[Job, bool]:
         if accepted.new and unknown is not None:
             raise unknown
         if not accepted.new and not asked.caller.sees(scopes.of_job(tx, accepted.job_id)):
-            raise IdTaken(_TAKEN)
+            raise _taken()
         read.append(queries.get_within(tx, accepted.job_id))
         if accepted.new:
             _audit(tx, asked, db.clock.now())
@@ -196,11 +193,11 @@ def _accept(system: System, asked: _Asked, ui: str | None) -> tuple[Job, bool]:
     try:
         accepted = jobs.enqueue(db, new, within=within)
     except JobConflict as conflict:
-        if isinstance(conflict, IdTaken):
+        if "differs" not in conflict.data:
             raise
         with db.read() as tx:
             seen = asked.caller.sees(scopes.of_job(tx, conflict.data["job_id"]))
-        raise conflict if seen else IdTaken(_TAKEN) from None
+        raise conflict if seen else _taken() from None
     job = resources.with_runs(db, read, ui)[0]
     differs = []
     if asked.named and job.job_id != new.job_id:
@@ -214,6 +211,10 @@ def _accept(system: System, asked: _Asked, ui: str | None) -> tuple[Job, bool]:
             job_id=job.job_id,
         )
     return job, accepted.new
+
+
+def _taken() -> JobConflict:
+    return JobConflict("The id or key is taken.", hint="Use another id, and a fresh Idempotency-Key.")
 
 
 def _audit(tx: sa.Connection, asked: _Asked, now: datetime) -> None:

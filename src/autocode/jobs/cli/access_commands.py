@@ -30,8 +30,8 @@ _AUDIT: Final = App(
     help_epilogue="""\
 Examples:
   autocode-jobs audit list --target nightly-7
-  autocode-jobs audit head > head.txt
-  autocode-jobs audit verify --expect "$(cat head.txt)"
+  autocode-jobs audit head
+  autocode-jobs audit verify --expect "$HEAD"
 
 Exit status: 0 done, 1 it failed, 2 usage, 3 the chain is broken,
 4 the saved head isn't in it, 130 interrupted.""",
@@ -161,7 +161,7 @@ def list_audit(
     name="head",
     help_epilogue="""\
 Examples:
-  autocode-jobs audit head > head.txt
+  autocode-jobs audit head
 
 Exit status: 0 printed, 2 usage.""",
 )
@@ -177,7 +177,7 @@ def head() -> int:
     help_epilogue="""\
 Examples:
   autocode-jobs audit verify
-  autocode-jobs audit verify --expect "$(cat head.txt)"
+  autocode-jobs audit verify --expect "$HEAD"
 
 Exit status: 0 all is sound, 2 usage, 3 the chain is broken, 4 the saved head
 isn't in it.""",

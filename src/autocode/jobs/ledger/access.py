@@ -360,7 +360,7 @@ def _check_sessions(role: Role, sessions: Sequence[str] | None) -> None:
         if not _SESSION.fullmatch(session):
             raise UsageError(
                 f"{session!r} is no session's id.",
-                hint="It has letters, digits, '.', '_', ':' and '-', at most 128, and begins with a letter or digit.",
+                hint="Letters, digits, '.', '_', ':' and '-', at most 128, beginning with a letter or digit.",
             )
 
 
