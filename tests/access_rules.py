@@ -50,7 +50,7 @@ class Caller:
 CALLERS: Final = (
     Caller(None),
     *(Caller(role) for role in Role),
-    *(Caller(role, scope) for role in (Role.VIEWER, Role.OPERATOR) for scope in ("mine", "other")),  # type: ignore[arg-type]
+    *(Caller(role, scope) for role in (Role.VIEWER, Role.OPERATOR) for scope in ("mine", "other")),
 )
 
 _WHY: Final = {"reason": "because"}

@@ -18,6 +18,8 @@ from autocode.jobs.urls import public_origin
 pytest_plugins = ["fixtures_api"]
 
 PUBLIC = "https://jobs.example"
+_EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+_OPENSSL = ("openssl", "req", "-x509", *_EC, "-nodes", "-days", "2", "-subj", "/CN=jobs.example")
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +32,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     """Make a certificate that signs itself."""
     made = (folder / "cert.pem", folder / "key.pem")
     subprocess.run(
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
-        "-subj /CN=jobs.example -out cert.pem -keyout key.pem".split(),
+        [*_OPENSSL, "-out", "cert.pem", "-keyout", "key.pem"],
         cwd=folder,
         check=True,
         capture_output=True,
