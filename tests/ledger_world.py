@@ -132,6 +132,13 @@ def contents(db: Database) -> dict[str, list[tuple[Any, ...]]]:
         }
 
 
+def deeds(db: Database) -> dict[str, list[tuple[Any, ...]]]:
+    """Return every row but those of the audit, where refusals are kept, and the count of these."""
+    found = contents(db)
+    del found["audit"]
+    return found | {"counters": [row for row in found["counters"] if row[0] != "audit"]}
+
+
 def wipe(database: Database) -> None:
     """Bring a migrated ledger back to how it was when it was new, but for its epoch."""
     with database.write() as tx:

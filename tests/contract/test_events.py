@@ -390,7 +390,7 @@ def test_a_scope_is_one_in_both_places(
     scope = Scope(sessions=sessions, session_id=session_id, job_id=job_id)
     every = feed.stretch(scoped_ledger, 0).events
 
-    admitted = [each for each in every if scope.admits(each.job_id, each.data["session_id"])]
+    admitted = [each for each in every if scope.admits(each.job_id, each.data["session_id"], each.sessions)]
 
     assert list(feed.stretch(scoped_ledger, 0, scope=scope).events) == admitted
 

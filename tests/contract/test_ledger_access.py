@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from autocode.jobs.errors import UsageError
-from autocode.jobs.ledger import access, schema
+from autocode.jobs.ledger import access, audit, jobs, schema, scopes
 from autocode.jobs.ledger.access import NewToken, Role
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.request_errors import TokenInvalid
-from ledger_world import contents, in_threads, rows
+from ledger_world import contents, in_threads, new_job, rows
 
 
 def test_a_token_lets_its_owner_in(database: Database) -> None:
@@ -22,7 +23,6 @@ def test_a_token_lets_its_owner_in(database: Database) -> None:
 
     assert caller == made.principal
     assert (caller.name, caller.role, caller.sessions) == ("ci", Role.OPERATOR, frozenset({"s-1", "s-2"}))
-    assert (caller.sees("s-1"), caller.sees("s-3"), caller.sees(None)) == (True, False, False)
 
 
 def test_no_secret_is_stored_or_shown(database: Database) -> None:
@@ -128,3 +128,93 @@ def test_roles_include_the_lesser_ones() -> None:
     allowed = {role: [needed for needed in Role if role.covers(needed)] for role in Role}
 
     assert [len(allowed[role]) for role in (Role.VIEWER, Role.OPERATOR, Role.ADMIN)] == [1, 2, 3]
+
+
+def test_every_way_in_is_in_the_audit(database: Database) -> None:
+    """Tokens made and revoked, logins made and redeemed are entries, with who did it and no secret."""
+    made = access.create_token(database, name="ci", role=Role.VIEWER, sessions=["s-1"], actor="ann")
+    assert access.revoke(database, made.principal.token_id, actor="bob", reason="it leaked")
+    assert not access.revoke(database, made.principal.token_id, actor="bob")
+    code = access.create_login(database, role=Role.VIEWER, actor="ann", request_id="r-1")
+    session = access.redeem(database, code, request_id="r-2")
+
+    found = audit.entries(database)
+
+    token = f"token:{made.principal.token_id}"
+    assert [(row.actor, row.action, row.target, row.reason) for row in found[:2]] == [
+        ("ann", "token.create", token, ""),
+        ("bob", "token.revoke", token, "it leaked"),
+    ]
+    assert [(row.actor, row.action, row.data["request_id"]) for row in found[2:]] == [
+        ("ann", "login.create", "r-1"),
+        (session.principal.actor, "login.redeem", "r-2"),
+    ]
+    assert found[2].target == found[3].target
+    assert found[0].data["after"]["sessions"] == ["s-1"]
+    assert found[1].data["before"] == found[0].data["after"]
+
+
+@pytest.mark.parametrize(
+    ("role", "sessions"),
+    [
+        (Role.ADMIN, ["s-1"]),
+        (Role.VIEWER, ["*"]),
+        (Role.VIEWER, [""]),
+        (Role.VIEWER, ["a b"]),
+        (Role.VIEWER, [f"s-{number}" for number in range(access.MOST_SESSIONS + 1)]),
+    ],
+)
+def test_a_scope_that_makes_no_sense_is_refused(database: Database, role: Role, sessions: list[str]) -> None:
+    """An admin is for everything, and a scope is made of ids; nothing is written."""
+    before = contents(database)
+
+    with pytest.raises(UsageError):
+        access.create_token(database, name="ci", role=role, sessions=sessions)
+
+    assert contents(database) == before
+
+
+def test_tokens_that_ended_are_listed_on_demand(database: Database) -> None:
+    """Who asks for all tokens also gets those that were revoked, with when."""
+    ended = access.create_token(database, name="ended", role=Role.VIEWER).principal
+    works = access.create_token(database, name="works", role=Role.VIEWER).principal
+    access.revoke(database, ended.token_id)
+
+    assert [each.principal for each in access.listed(database)] == [works]
+    found = access.listed(database, ended=True)
+    assert [(each.principal, each.works, each.revoked_at is None) for each in found] == [
+        (ended, False, False),
+        (works, True, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "sessions", "covered"),
+    [
+        (None, set(), True),
+        (None, {"*"}, True),
+        ({"a"}, set(), False),
+        ({"a"}, {"a"}, True),
+        ({"a"}, {"a", "b"}, False),
+        ({"a", "b"}, {"a", "b"}, True),
+        ({"a"}, {"a", "*"}, False),
+        ({"a", "*"}, {"a", "*"}, False),
+        (set(), {"a"}, False),
+    ],
+)
+def test_the_rule_is_the_same_in_python_and_in_sql(
+    database: Database, allowed: set[str] | None, sessions: set[str], covered: bool
+) -> None:
+    """A caller sees a job if its token has all of the job's sessions, of which there must be one."""
+    scope = None if allowed is None else frozenset(allowed)
+    reads = None if "*" in sessions else frozenset(sessions)
+    jobs.enqueue(database, new_job(session_id=next(iter(sessions - {"*"}), None), reads=reads))
+    query = sa.select(schema.jobs.c.job_id).where(*scopes.conditions(scope))
+
+    with database.read() as tx:
+        listed = tx.execute(query).scalars().all()
+        kept = scopes.of_job(tx, "job")
+
+    assert scopes.covers(scope, frozenset(sessions)) is covered
+    assert (listed == ["job"]) is covered
+    assert scopes.covers(scope, kept) is covered

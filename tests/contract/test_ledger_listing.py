@@ -64,7 +64,8 @@ def mixed(database: Database) -> Database:
     ):
         kind = "noop" if session else "export"
         origin = "api" if job_id == "running" else "cli"
-        jobs.enqueue(database, new_job(job_id, session_id=session, kind=kind, origin=origin))
+        reads = frozenset[str]()
+        jobs.enqueue(database, new_job(job_id, session_id=session, kind=kind, origin=origin, reads=reads))
     for job_id in ("running", "retrying", "dead"):
         begin(database, job_id)
     attempts.end(database, "retrying", 1, Outcome.FAILED)

@@ -94,7 +94,8 @@ def test_a_retry_is_in_the_audit(database: Database) -> None:
         "accepted",
     )
     assert entry.data["start"] == "start"
-    assert (entry.data["attempt"], entry.data["max_attempts"]) == (2, 3)
+    assert entry.data["after"] == {"attempt": 2, "max_attempts": 3}
+    assert entry.data["before"]["status"] == "dead"
     assert audit.broken_link(database) is None
 
 

@@ -164,6 +164,6 @@ def test_the_last_port_is_passed_by_where_it_is_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "jobs.example"])  # noqa: S104 - refused
 def test_other_machines_are_kept_out(system: System, host: str) -> None:
-    """An address that other machines reach is refused unless it is allowed explicitly."""
+    """An address that other machines reach is refused without TLS or a proxy that has it."""
     with pytest.raises(UsageError, match="other machines"):
         serve(system, None, host=host)

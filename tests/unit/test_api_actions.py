@@ -10,7 +10,7 @@ from api_world import Api, complete, kill, noop
 from autocode.jobs.ledger import access, audit, jobs, queries
 from autocode.jobs.ledger.access import Role
 from autocode.jobs.resource import Job, RetryPreview
-from ledger_world import contents, look, new_job, started
+from ledger_world import contents, deeds, look, new_job, started
 
 pytest_plugins = ["fixtures_api"]
 
@@ -22,6 +22,7 @@ def entries(api: Api) -> list[tuple[str, str, str, str]]:
     return [
         (row.actor.partition(" ")[0], row.action, row.reason, row.outcome)
         for row in audit.entries(api.db, target="job")
+        if row.action != "enqueue"
     ]
 
 
@@ -125,14 +126,15 @@ def test_of_two_who_retry_one_is_told(api: Api) -> None:
     ],
 )
 def test_a_retry_that_makes_no_sense_is_refused(api: Api, body: dict[str, Any]) -> None:
-    """Without a reason, or with something that there isn't, nothing is written, not even to the audit."""
+    """Without a reason, or with something that there isn't, nothing is done; the audit says who tried."""
     tag = dead(api)
-    before = contents(api.db)
+    before = deeds(api.db)
 
     answer = api.post("/v1/jobs/job/retry", body, headers={"If-Match": tag})
 
     assert (answer.status_code, answer.json()["type"]) == (422, "usage")
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
+    assert entries(api) == [("admin", "retry", "", "refused: usage")]
 
 
 def test_a_job_is_called_off(api: Api) -> None:
@@ -169,11 +171,13 @@ def test_a_viewer_cancels_nothing(api: Api) -> None:
 
 
 @pytest.mark.parametrize("action", ["retry", "cancel"])
-def test_an_unknown_job_is_not_audited(api: Api, action: str) -> None:
-    """What isn't there can't be acted on."""
-    before = contents(api.db)
+def test_an_unknown_job_is_not_acted_on(api: Api, action: str) -> None:
+    """What isn't there can't be acted on; that somebody tried is in the audit, as with a job of others."""
+    before = deeds(api.db)
 
     answer = api.post(f"/v1/jobs/none/{action}", WHY, headers={"If-Match": '"1"'})
 
     assert (answer.status_code, answer.json()["error"]) == (404, "job not found")
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
+    (entry,) = audit.entries(api.db, target="none")
+    assert (entry.action, entry.reason, entry.outcome) == (action, WHY["reason"], "refused: job-not-found")

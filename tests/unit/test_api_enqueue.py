@@ -12,7 +12,7 @@ from autocode.jobs.ledger import access, jobs
 from autocode.jobs.ledger.access import Role
 from autocode.jobs.operations.export import EXPORT
 from autocode.jobs.resource import Job
-from ledger_world import contents
+from ledger_world import deeds
 
 pytest_plugins = ["fixtures_api"]
 
@@ -42,26 +42,26 @@ def test_a_job_without_an_id_gets_one(api: Api) -> None:
 def test_the_same_request_again_is_the_same_job(api: Api) -> None:
     """The same id with the same payload is answered with 200 and the same resource, and writes nothing."""
     first = api.post("/v1/jobs", noop())
-    before = contents(api.db)
+    before = deeds(api.db)
 
     again = api.post("/v1/jobs", noop())
 
     assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")
     assert again.headers["location"] == "/v1/jobs/job"
     assert again.json() == first.json()
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 def test_another_payload_names_what_differs(api: Api) -> None:
     """The same id with another payload is a 422 that names the fields, and changes nothing."""
     api.post("/v1/jobs", noop())
-    before = contents(api.db)
+    before = deeds(api.db)
 
     answer = api.post("/v1/jobs", noop(witness="other"))
 
     assert answer.status_code == 422
     assert (answer.json()["type"], answer.json()["differs"]) == ("job-conflict", ["payload.witness"])
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 def test_another_session_is_another_request(api: Api) -> None:
@@ -118,7 +118,7 @@ def test_a_token_for_some_sessions_submits_for_these(api: Api) -> None:
 )
 def test_a_bad_request_points_at_each_field(api: Api, body: dict[str, Any], pointers: list[str]) -> None:
     """An unknown kind, a bad payload or an unknown member is a 422 that points at it; nothing is stored."""
-    before = contents(api.db)
+    before = deeds(api.db)
 
     answer = api.post("/v1/jobs", body)
 
@@ -126,7 +126,7 @@ def test_a_bad_request_points_at_each_field(api: Api, body: dict[str, Any], poin
     assert answer.headers["content-type"] == "application/problem+json"
     assert sorted(error["pointer"] for error in answer.json()["errors"]) == pointers
     assert all(error["detail"] for error in answer.json()["errors"])
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_a_bad_request_points_at_each_field(api: Api, body: dict[str, Any], poin
 )
 def test_what_is_no_json_object_is_refused(api: Api, content: bytes, status: int) -> None:
     """A body that isn't a JSON object, or is too large, is refused with a problem; nothing is stored."""
-    before = contents(api.db)
+    before = deeds(api.db)
 
     answer = api.send("POST", "/v1/jobs", content=content, headers=JSON)
 
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
     assert answer.json()["hint"]
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_what_is_no_json_object_is_refused(api: Api, content: bytes, status: int
 )
 def test_a_payload_that_nobody_could_store_or_hand_on_is_refused(api: Api, text: str) -> None:
     """NUL, half a surrogate pair and infinity are refused at the door, by their place; nothing is stored."""
-    before = contents(api.db)
+    before = deeds(api.db)
     content = f'{{"kind": "{NOOP}", "payload": {{"witness": {text}}}}}'.encode()
 
     answer = api.send("POST", "/v1/jobs", content=content, headers=JSON)
 
     assert (answer.status_code, answer.json()["type"]) == (422, "payload-invalid")
     assert answer.json()["errors"][0]["pointer"].startswith("/payload/witness")
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 def test_a_form_is_no_request(api: Api) -> None:
@@ -207,23 +207,23 @@ def test_the_same_key_is_the_same_job(api: Api) -> None:
 @pytest.mark.parametrize("key", ["", '""', '"', "k" * 256, '"a" "b"', "a, b\u00e9", '"a'])
 def test_a_key_that_is_no_string_is_refused(api: Api, key: str) -> None:
     """A malformed key is refused rather than guessed at, and nothing is stored."""
-    before = contents(api.db)
+    before = deeds(api.db)
 
     answer = api.post("/v1/jobs", noop(None), headers={"Idempotency-Key": key.encode("latin-1")})
 
     assert (answer.status_code, answer.json()["type"]) == (400, "request-invalid")
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 def test_a_root_that_nobody_knows_is_refused_with_those_that_exist(api: Api, tmp_path: Path) -> None:
     """An export of an unknown root is a 422 that names the known ones, and stores nothing."""
     (tmp_path / "sessions").mkdir()
     known = api.home.add_root(tmp_path / "sessions")
-    before = contents(api.db)
+    before = deeds(api.db)
     body = {"kind": EXPORT.name, "job_id": "nightly", "payload": {"sources": [{"root": "nowhere"}]}}
 
     refused = api.post("/v1/jobs", body)
-    nothing = contents(api.db)
+    nothing = deeds(api.db)
     taken = api.post("/v1/jobs", {**body, "payload": {"sources": [{"root": known}]}})
 
     told = refused.json()

@@ -217,8 +217,8 @@ def test_list_and_counts_have_one_filter(api: Api) -> None:
 
 def test_a_token_for_some_sessions_lists_these(api: Api) -> None:
     """Jobs of other sessions are neither listed nor counted."""
-    enqueue(api, "mine", session_id="s-1")
-    enqueue(api, "theirs", session_id="s-2")
+    enqueue(api, "mine", session_id="s-1", reads=frozenset())
+    enqueue(api, "theirs", session_id="s-2", reads=frozenset())
     enqueue(api, "nobodys")
     scoped = access.create_token(api.db, name="guest", role=Role.VIEWER, sessions=["s-1"]).text
 

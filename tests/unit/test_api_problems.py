@@ -118,6 +118,7 @@ def test_the_interface_describes_itself(api: Api) -> None:
     assert calls == {
         "GET /livez",
         "GET /readyz",
+        "GET /v1/audit",
         "GET /v1/counts",
         "GET /v1/jobs",
         "GET /v1/jobs/{job_id}",

@@ -10,7 +10,7 @@ from autocode.jobs.api.ring import Entry, Ring
 
 def entry(number: int, job_id: str = "job", *, progress: bool = False, text: str = "{}") -> Entry:
     """Return one event."""
-    return Entry(number, job_id, None, progress, text)
+    return Entry(number, job_id, None, frozenset(), progress, text)
 
 
 @given(

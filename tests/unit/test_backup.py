@@ -102,7 +102,7 @@ def test_settings_come_along_without_their_secrets(system: System, tmp_path: Pat
     kept = [
         "workers = 4",
         "drain_seconds = 2.5",
-        "allow_remote = true",
+        "request_burst = 100",
         'hosts = "a.b, c"',
         'url = "http://h"',
     ]

@@ -25,7 +25,7 @@ from autocode.jobs.errors import (
     UsageError,
 )
 from autocode.jobs.ledger.access import Role
-from autocode.jobs.request_errors import NotAllowed, ServiceUnavailable, TokenInvalid
+from autocode.jobs.request_errors import NotAllowed, ServiceUnavailable, TokenInvalid, TooManyRequests
 from autocode.jobs.settings import Home
 from ledger_world import begin, look
 
@@ -215,6 +215,33 @@ def test_an_enqueue_is_sent_again_with_the_same_key() -> None:
     assert len({request.headers["idempotency-key"] for request in service.sent}) == 1
     assert [request.read() for request in service.sent] == [service.sent[0].read()] * 4
     assert pauses.made[1] == 1.0
+
+
+def limit(seconds: int) -> Callable[[httpx.Request], httpx.Response]:
+    """Return a service that says to come back in *seconds*."""
+    body = {"type": "too-many-requests", "detail": "Too many.", "hint": "Wait.", "status": 429}
+    return lambda _: httpx.Response(429, json=body, headers={"Retry-After": str(seconds)})
+
+
+def test_a_limit_is_kept_to() -> None:
+    """After a 429 what may be sent again is, as late as the service says and not sooner."""
+    pauses = Pauses()
+    transport = Played(limit(7), lambda _: httpx.Response(200, json={"status": "ready"}), 200)
+    with played(transport, pauses) as client:
+        answer = client._transport.send("GET", "/readyz", again=True)
+
+    assert (answer.status_code, pauses.made) == (200, [7])
+
+
+def test_a_limit_is_told_where_waiting_is_no_use() -> None:
+    """A request that is sent once, or a limit longer than the client's patience, is an error at once."""
+    pauses = Pauses()
+    with played(Played(limit(7)), pauses) as client, pytest.raises(TooManyRequests):
+        client.retry("job", reason="x", rev=1)
+    with played(Played(limit(3600)), pauses, patience=30.0) as client, pytest.raises(TooManyRequests):
+        client.get("job")
+
+    assert pauses.made == []
 
 
 def test_patience_ends() -> None:

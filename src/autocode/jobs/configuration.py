@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 
 from autocode.jobs.errors import UsageError
 from autocode.jobs.settings import Home
-from autocode.jobs.urls import http_url, listening_host, masked, prefect_url, sqlalchemy_url
+from autocode.jobs.urls import http_url, listening_host, masked, prefect_url, public_origin, sqlalchemy_url
 
 __all__ = ["FILE_NAME", "OTHER_VARIABLES", "Configuration", "Loaded", "Setting", "load", "settings"]
 
@@ -50,7 +50,7 @@ _SECRET: Final = frozenset({"token", "prefect_auth"})
 """Never shown, and no flags: a command line can be read by every user of the machine."""
 
 _SECRET_INSIDE: Final = frozenset({"database_url", "prefect_api_url", "url"})
-_NO_FLAG: Final = _SECRET | {"url", "processes", "allow_remote", "hosts", "kinds"}
+_NO_FLAG: Final = _SECRET | {"url", "processes", "hosts", "kinds"} | {"request_rate", "request_burst"}
 
 
 def _setting(default: Any, allowed: str, description: str, **limits: Any) -> Any:
@@ -59,6 +59,11 @@ def _setting(default: Any, allowed: str, description: str, **limits: Any) -> Any
 
 _HttpUrl = Annotated[str, AfterValidator(http_url)]
 _HTTP: Final = "an address that begins with http:// or https://"
+
+
+def _absolute(text: str) -> str:
+    # the processes of a service needn't have the folder that its user was in
+    return str(Path(text).expanduser().absolute())
 
 
 class Configuration(BaseModel):
@@ -93,14 +98,38 @@ class Configuration(BaseModel):
     port: int = _setting(
         4280, "a whole number from 0 to 65535; 0: any that is free", "The API's port.", ge=0, le=65535
     )
-    allow_remote: bool = _setting(
-        False, "true or false", "Let host be an address that other machines reach. Put TLS in front of it."
+    tls_cert: Annotated[str, AfterValidator(_absolute)] | None = _setting(
+        None,
+        "a file in PEM form",
+        "The API's certificate, with those between it and its root; then it speaks TLS.",
+    )
+    tls_key: Annotated[str, AfterValidator(_absolute)] | None = _setting(
+        None, "a file in PEM form", "The private key of that certificate."
+    )
+    behind_proxy: Annotated[str, AfterValidator(public_origin)] | None = _setting(
+        None,
+        "https://NAME or https://NAME:PORT",
+        "Where browsers and clients find the proxy with TLS that stands in front of the API.",
     )
     hosts: str = _setting(
         "",
         "host names, separated by commas",
         "Names beside the loopback ones by which browsers and clients may call the API.",
         pattern=r"^\s*([A-Za-z0-9.-]+\s*(,\s*[A-Za-z0-9.-]+\s*)*)?$",
+    )
+    request_rate: float = _setting(
+        50.0,
+        "a number from 0 to 100000; 0: any",
+        "How many changes (submit, retry, cancel) a second one token may ask for in the long run.",
+        ge=0,
+        le=100_000,
+    )
+    request_burst: int = _setting(
+        200,
+        "a whole number from 1 to 100000",
+        "How many of them it may ask for at once.",
+        ge=1,
+        le=100_000,
     )
     workers: int = _setting(
         2, "a whole number from 1 to 64", "How many jobs a worker runs side by side.", ge=1, le=64

@@ -250,6 +250,8 @@ class Kind(Generic[P]):
         backoff: pauses between attempts.
         time_limit: seconds that one attempt may run.
         roots: gives pointer and name of each root in a payload; a request with an unknown one is refused.
+        sessions: gives the ids of all sessions that a payload reads, or ``None`` where that can't be known.
+            Where it isn't given nothing is known, and tokens for some sessions see no job of the kind.
     """
 
     def __init__(
@@ -263,6 +265,7 @@ class Kind(Generic[P]):
         backoff: Backoff | None = None,
         time_limit: float = 3600.0,
         roots: Callable[[P], Iterable[tuple[str, str]]] = lambda _: (),
+        sessions: Callable[[P], frozenset[str] | None] = lambda _: None,
     ) -> None:
         self.name = name
         self.payload = payload
@@ -275,6 +278,7 @@ class Kind(Generic[P]):
         self._main: Main[P] | None = None
         self._summary: Summary | None = None
         self.roots: Callable[[P], Iterable[tuple[str, str]]] = roots
+        self.sessions: Callable[[P], frozenset[str] | None] = sessions
 
     @overload
     def step(self, body: StepBody[I]) -> Step[I]: ...

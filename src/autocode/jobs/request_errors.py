@@ -10,7 +10,8 @@
     ├── RequestTooLarge
     ├── TokenInvalid         nobody is known by this token or login
     └── Transient
-        └── ServiceUnavailable   the service doesn't answer
+        ├── ServiceUnavailable   the service doesn't answer
+        └── TooManyRequests      more than the caller may send now
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "RequestTooLarge",
     "ServiceUnavailable",
     "TokenInvalid",
+    "TooManyRequests",
 ]
 
 
@@ -84,3 +86,11 @@ class TokenInvalid(JobsError):
     type = "token-invalid"
     title = "A valid token is needed"
     default_hint = "Send `Authorization: Bearer <token>`, or open the login link that the service printed."
+
+
+class TooManyRequests(Transient):
+    """The caller sent more requests than it may; ``data['retry_after']`` is how many seconds to wait."""
+
+    type = "too-many-requests"
+    title = "Too many requests"
+    default_hint = "Wait for as long as Retry-After says, then send the same request again."

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict
 from autocode.jobs.model import DeadReason, JobStatus
 
 __all__ = [
+    "AuditEntry",
+    "AuditHead",
+    "AuditPage",
     "Checkpoint",
     "Counts",
     "HistoryEntry",
@@ -155,3 +158,39 @@ class RetryPreview(_Frozen):
     effects_done: tuple[str, ...]
     effects_open: tuple[str, ...]
     max_attempts_after: int
+
+
+class AuditEntry(_Frozen):
+    """What somebody did, or was refused.
+
+    ``before`` and ``after`` say how what was changed stood; what is said beside that is in ``data``.
+    """
+
+    seq: int
+    at: str
+    actor: str
+    action: str
+    target: str
+    reason: str
+    outcome: str
+    request_id: str | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    data: dict[str, Any]
+    previous: str
+    digest: str
+
+
+class AuditHead(_Frozen):
+    """The newest entry of the audit's chain; its digest stands for all entries up to it."""
+
+    seq: int
+    digest: str
+
+
+class AuditPage(_Frozen):
+    """A page of the audit, newest first."""
+
+    entries: tuple[AuditEntry, ...]
+    next_page_token: str | None
+    head: AuditHead

@@ -7,7 +7,15 @@ import re
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["http_url", "listening_host", "masked", "plain_url", "prefect_url", "sqlalchemy_url"]
+__all__ = [
+    "http_url",
+    "listening_host",
+    "masked",
+    "plain_url",
+    "prefect_url",
+    "public_origin",
+    "sqlalchemy_url",
+]
 
 _DRIVER: Final = "postgresql+psycopg"
 _SCHEMES: Final = frozenset({"postgres", "postgresql", _DRIVER})
@@ -53,6 +61,21 @@ def prefect_url(text: str) -> str:
     if not _split(url).path.endswith("/api"):
         raise ValueError("no URL of a Prefect API")
     return url
+
+
+def public_origin(text: str) -> str:
+    """Return the origin *text* of a service behind a proxy in the form in which browsers write it.
+
+    Raises:
+        ValueError: it is none, isn't https, or has more than a name and a port.
+    """
+    parts = _split(text.rstrip("/"))
+    name = parts.hostname or ""
+    if parts.scheme != "https" or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("no origin of pages with TLS")
+    listening_host(name)
+    shown = f"[{name}]" if ":" in name else name
+    return f"https://{shown}" + (f":{parts.port}" if parts.port not in {None, 443} else "")
 
 
 def listening_host(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Who is calling: a bearer token, or the cookie of a browser session."""
+"""Who is calling: a bearer token, or the cookie of a browser session; and what they may do."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Annotated, Final
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from autocode.jobs.api import refusals
+from autocode.jobs.api.limits import address_of
 from autocode.jobs.api.service import Calls, Service, Shared
-from autocode.jobs.errors import JobNotFound
+from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.ledger import access
 from autocode.jobs.ledger.access import Principal, Role
 from autocode.jobs.request_errors import NotAllowed, RequestRefused, TokenInvalid
 
-__all__ = ["Admin", "Caller", "Operator", "Viewer", "require", "see", "token_of"]
+__all__ = ["Admin", "Caller", "Operator", "Viewer", "authenticate", "require", "require_all", "token_of"]
 
 _BEARER: Final = re.compile(r"(?i:bearer) +([^\s]+) *")
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def token_of(connection: HTTPConnection, service: Service) -> str | None:
@@ -38,7 +39,7 @@ def token_of(connection: HTTPConnection, service: Service) -> str | None:
     if cookie is None:
         return None
     # a browser sends its cookie with a socket that any page opens, so that is no safer than a change
-    changes = connection.scope["type"] == "websocket" or connection.scope["method"] not in _SAFE
+    changes = connection.scope["type"] == "websocket" or connection.scope["method"] not in refusals.SAFE
     shown = "origin" in connection.headers or connection.headers.get("sec-fetch-site") == "same-origin"
     if changes and not shown:
         raise RequestRefused(
@@ -48,11 +49,34 @@ def token_of(connection: HTTPConnection, service: Service) -> str | None:
     return cookie
 
 
-async def _caller(connection: HTTPConnection, service: Shared, calls: Calls) -> Principal:
+async def authenticate(connection: HTTPConnection, service: Service, calls: RequestCalls) -> Principal:
+    """Return who sends the request: the one way in, for every route.
+
+    Raises:
+        TokenInvalid: there is no token, or none that works.
+        TooManyRequests: too many wrong tokens came from the same address.
+        RequestRefused: a cookie came without saying which page sent it.
+    """
     token = token_of(connection, service)
     if token is None:
         raise TokenInvalid("The request has no token.")
-    return await calls(access.verify, service.db, token)
+    address = address_of(connection)
+    service.limits.attempt(address, token)
+    try:
+        caller = await calls(access.verify, service.db, token)
+    except TokenInvalid:
+        service.limits.tried(address, token, good=False)
+        raise
+    service.limits.tried(address, token, good=True)
+    refusals.known(connection, caller)
+    return caller
+
+
+async def _caller(connection: HTTPConnection, service: Shared, calls: Calls) -> Principal:
+    caller = await authenticate(connection, service, calls)
+    if connection.scope.get("method", "GET") not in refusals.SAFE:
+        service.limits.change(caller)
+    return caller
 
 
 Caller = Annotated[Principal, Depends(_caller)]
@@ -69,14 +93,17 @@ def require(caller: Principal, role: Role) -> None:
         raise NotAllowed(f"This needs the role {role}, and the token {caller.token_id} is {caller.role}.")
 
 
-def see(caller: Principal, job_id: str, session_id: str | None) -> None:
-    """Let *caller* pass if it may see a job of this session.
+def require_all(caller: Principal) -> None:
+    """Let *caller* pass if its token is for all sessions.
 
     Raises:
-        JobNotFound: it may not; to the caller there is no such job.
+        NotAllowed: it is for some only.
     """
-    if not caller.sees(session_id):
-        raise JobNotFound(f"There is no job {job_id!r}.")
+    if caller.sessions is not None:
+        raise NotAllowed(
+            f"The token {caller.token_id} is for some sessions only, and this is about all of them.",
+            hint="Use a token that isn't bound to sessions.",
+        )
 
 
 async def _viewer(caller: Caller) -> Principal:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from autocode.jobs.api import resources
-from autocode.jobs.api.access import Caller, Viewer, require, see
+from autocode.jobs.api import refusals, resources
+from autocode.jobs.api.access import Caller, Viewer, require
 from autocode.jobs.api.bodies import if_match, model_of, read_json
 from autocode.jobs.api.models import CancelBody, RetryBody
 from autocode.jobs.api.problems import JsonResponse
-from autocode.jobs.api.reading import existing_job, visible_job
+from autocode.jobs.api.reading import visible_job
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.engine.announce import lives
-from autocode.jobs.errors import JobsError
-from autocode.jobs.ledger import audit, results, retries
+from autocode.jobs.ledger import results, retries
 from autocode.jobs.ledger.access import Principal, Role
 from autocode.jobs.resource import Job, RetryPreview
 
 __all__ = ["router"]
-
-R = TypeVar("R")
 
 router: Final = APIRouter(tags=["jobs"])
 
@@ -88,8 +84,10 @@ async def preview(job_id: str, service: Shared, calls: Calls, caller: Viewer) ->
 async def retry(job_id: str, request: Request, service: Shared, calls: Calls, caller: Caller) -> Response:
     """Give a dead job further attempts, decided on the revision that `If-Match` names."""
     body = model_of(RetryBody, await read_json(request, service.settings.body_limit))
-    desk = _Desk(service, calls, caller, "retry", job_id, body.reason)
-    rev = await desk.check(lambda: if_match(request))
+    refusals.about(request, target=job_id, reason=body.reason)
+    desk = _Desk(service, calls, caller, job_id)
+    await desk.check()
+    rev = if_match(request)
     await calls(
         retries.request_retry,
         service.db,
@@ -99,6 +97,7 @@ async def retry(job_id: str, request: Request, service: Shared, calls: Calls, ca
         start=body.start,
         expected_rev=rev,
         attempts=retries.ATTEMPTS if body.attempts is None else body.attempts,
+        request_id=refusals.request_id(request),
     )
     await desk.told(rev)
     return await desk.answer()
@@ -114,9 +113,17 @@ async def retry(job_id: str, request: Request, service: Shared, calls: Calls, ca
 async def cancel(job_id: str, request: Request, service: Shared, calls: Calls, caller: Caller) -> Response:
     """Call the job off. Asking again changes nothing."""
     body = model_of(CancelBody, await read_json(request, service.settings.body_limit))
-    desk = _Desk(service, calls, caller, "cancel", job_id, body.reason)
-    await desk.check(lambda: None)
-    await calls(results.request_cancel, service.db, job_id, actor=caller.actor, reason=body.reason)
+    refusals.about(request, target=job_id, reason=body.reason)
+    desk = _Desk(service, calls, caller, job_id)
+    await desk.check()
+    await calls(
+        results.request_cancel,
+        service.db,
+        job_id,
+        actor=caller.actor,
+        reason=body.reason,
+        request_id=refusals.request_id(request),
+    )
     return await desk.answer()
 
 
@@ -127,33 +134,17 @@ class _Desk:
     service: Service
     calls: RequestCalls
     caller: Principal
-    action: str
     job_id: str
-    reason: str
 
-    async def check(self, precondition: Callable[[], R]) -> R:
-        """Return what *precondition* returns, if the caller may act; a refusal is written into the audit.
+    async def check(self) -> None:
+        """Let the caller pass if it may act on the job.
 
         Raises:
             JobNotFound: there is no such job, or the caller may not see it.
             NotAllowed: the caller's role is too small.
         """
-        job = await existing_job(self.service, self.calls, self.job_id)
-        try:
-            see(self.caller, self.job_id, job.session_id)
-            require(self.caller, Role.OPERATOR)
-            return precondition()
-        except JobsError as refusal:
-            await self.calls(
-                audit.append,
-                self.service.db,
-                actor=self.caller.actor,
-                action=self.action,
-                target=self.job_id,
-                reason=self.reason,
-                outcome=f"refused: {refusal.type}",
-            )
-            raise
+        await visible_job(self.service, self.calls, self.caller, self.job_id)
+        require(self.caller, Role.OPERATOR)
 
     async def told(self, rev: int) -> None:
         """Wait a moment until reconcile, if one runs here, shows the job as it is after the act.
@@ -166,6 +157,7 @@ class _Desk:
 
     async def answer(self) -> Response:
         """Return the job as it is now."""
-        response = resources.answer(await existing_job(self.service, self.calls, self.job_id), status=202)
+        job = await visible_job(self.service, self.calls, self.caller, self.job_id)
+        response = resources.answer(job, status=202)
         response.headers["Location"] = f"/v1/jobs/{self.job_id}"
         return response

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import FastAPI
 
 from autocode.jobs import __version__
-from autocode.jobs.api import actions, events, health, listing, pages, problems, reading, submitting
+from autocode.jobs.api import (
+    actions,
+    auditing,
+    events,
+    health,
+    listing,
+    pages,
+    problems,
+    reading,
+    refusals,
+    submitting,
+)
 from autocode.jobs.api.guard import Guard
 from autocode.jobs.api.hub import Hub
+from autocode.jobs.api.limits import Limits
 from autocode.jobs.api.listening import Listening
 from autocode.jobs.api.service import Service
 from autocode.jobs.api.settings import Settings
@@ -29,7 +42,9 @@ _ABOUT: Final = (
 )
 
 
-def create_app(system: System, settings: Settings | None = None) -> FastAPI:
+def create_app(
+    system: System, settings: Settings | None = None, *, monotonic: Callable[[], float] = time.monotonic
+) -> FastAPI:
     """Return the application over *system*; it opens no port.
 
     Kinds that clients may submit are those registered in this process.
@@ -37,6 +52,7 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
     Args:
         system: the opened home; the caller closes it, after the application's end.
         settings: what differs from the defaults.
+        monotonic: the clock of its limits, in seconds.
 
     Raises:
         LedgerUnavailable: the ledger can't be read.
@@ -52,6 +68,7 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         epoch=epoch,
         watch=Watch(system.db, threads, listening, chosen.waiters),
         hub=Hub(system.db, threads, listening, epoch, chosen),
+        limits=Limits(chosen, monotonic),
     )
 
     @asynccontextmanager
@@ -77,10 +94,15 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         listing.router,
         reading.router,
         actions.router,
+        auditing.router,
         events.router,
         pages.router,
     ):
         app.include_router(router)
-    problems.install(app)
-    app.add_middleware(Guard, hosts=chosen.hosts)
+    problems.install(app, refusals.record)
+
+    def count(type_: str) -> None:
+        service.denied[type_] += 1
+
+    app.add_middleware(Guard, hosts=chosen.hosts, public=chosen.public, refused=count)
     return app

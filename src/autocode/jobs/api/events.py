@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
-from autocode.jobs.api.access import require, token_of
+from autocode.jobs.api.access import authenticate, require
 from autocode.jobs.api.hub import PROCESS_ENDS, Ending, Hub, Subscriber
 from autocode.jobs.api.ring import Entry
 from autocode.jobs.api.service import Service
 from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.errors import JobsError, UsageError
-from autocode.jobs.ledger import access, feed
+from autocode.jobs.ledger import feed
 from autocode.jobs.ledger.access import TOKEN, Principal, Role
 from autocode.jobs.ledger.feed import Scope
 from autocode.jobs.ledger.jobs import JOB_ID
-from autocode.jobs.request_errors import NotAllowed, RequestRefused, TokenInvalid
+from autocode.jobs.request_errors import NotAllowed, RequestRefused, TokenInvalid, TooManyRequests
 
 __all__ = ["router"]
 
@@ -49,6 +49,7 @@ _IN_ADDRESS: Final = Ending(4401, "a token is never part of an address: send Aut
 _NOT_YOURS: Final = Ending(4403, "no such job or session that this token may see")
 _FOREIGN: Final = Ending(4403, "the request doesn't say which page sent it")
 _FULL: Final = Ending(1013, "too many connections: try again later")
+_TOO_MANY: Final = Ending(1013, "too many wrong tokens came from this address: try again later")
 _AWAY: Final = Ending(1013, "the ledger doesn't answer: try again later")
 
 
@@ -112,13 +113,12 @@ async def _admitted(websocket: WebSocket, service: Service) -> tuple[Subscriber,
 
 async def _caller(websocket: WebSocket, service: Service, calls: RequestCalls) -> Principal:
     try:
-        token = token_of(websocket, service)
-        if token is None:
-            raise _Refused(_NO_TOKEN)
-        caller = await calls(access.verify, service.db, token)
+        caller = await authenticate(websocket, service, calls)
         require(caller, Role.VIEWER)
     except TokenInvalid:
         raise _Refused(_NO_TOKEN) from None
+    except TooManyRequests:
+        raise _Refused(_TOO_MANY) from None
     except RequestRefused:
         raise _Refused(_FOREIGN) from None
     except NotAllowed:
@@ -133,7 +133,7 @@ def _scope(websocket: WebSocket, caller: Principal) -> Scope:
         known = ", ".join(sorted(_PARAMETERS))
         raise _Refused(Ending(1008, f"the query has another parameter than {known}, or one twice"))
     session_id, job_id = query.get("session_id"), query.get("job_id")
-    if session_id is not None and not caller.sees(session_id):
+    if session_id is not None and not caller.sees(frozenset({session_id})):
         raise _Refused(_NOT_YOURS)
     if job_id is not None and not JOB_ID.fullmatch(job_id):
         raise _Refused(_NOT_YOURS)
@@ -197,7 +197,8 @@ async def _send(
                     await moved.wait()
             continue
         for entry in entries:
-            if subscriber.scope.admits(entry.job_id, entry.session_id) and not _is_merged(hub, entry):
+            admitted = subscriber.scope.admits(entry.job_id, entry.session_id, entry.sessions)
+            if admitted and not _is_merged(hub, entry):
                 await send(entry.text)
             subscriber.position = entry.number
         subscriber.position = reached

@@ -16,14 +16,14 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from autocode.jobs import locks
-from autocode.jobs.api.access import token_of
+from autocode.jobs.api.access import authenticate
 from autocode.jobs.api.problems import RETRY_SECONDS, JsonResponse, discreet
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.clock import parse_time, rfc3339
 from autocode.jobs.errors import JobsError
-from autocode.jobs.ledger import access, glances
+from autocode.jobs.ledger import glances
 from autocode.jobs.settings import LEASE_SECONDS, has_room
 
 __all__ = ["router"]
@@ -73,10 +73,10 @@ async def readyz(connection: HTTPConnection, service: Shared, calls: Calls) -> R
 async def _is_known(connection: HTTPConnection, service: Service, calls: RequestCalls) -> bool:
     """Say whether the caller has a token that works; everybody else is answered too, and told less."""
     try:
-        token = token_of(connection, service)
-        return token is not None and bool(await calls(access.verify, service.db, token))
+        await authenticate(connection, service, calls)
     except JobsError:
         return False
+    return True
 
 
 def _check(word: Word, detail: str) -> Check:

@@ -246,7 +246,8 @@ class Hub:
             "data": data,
         }
         text = json.dumps(message, allow_nan=False, separators=(",", ":"))
-        return Entry(told.cursor, told.job_id, data["session_id"], told.type == "job.progress", text)
+        is_progress = told.type == "job.progress"
+        return Entry(told.cursor, told.job_id, data["session_id"], told.sessions, is_progress, text)
 
     def _tell(self) -> None:
         moved, self.moved = self.moved, asyncio.Event()

@@ -11,7 +11,7 @@ from autocode.jobs.ledger.listing import LARGEST_PAGE
 from autocode.jobs.ledger.retries import MOST_ATTEMPTS
 from autocode.jobs.model import DeadReason, JobStatus
 
-__all__ = ["CancelBody", "EnqueueBody", "JobFilter", "LoginBody", "PageQuery", "RetryBody"]
+__all__ = ["AuditQuery", "CancelBody", "EnqueueBody", "JobFilter", "LoginBody", "PageQuery", "RetryBody"]
 
 _ID: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
 
@@ -73,4 +73,14 @@ class PageQuery(JobFilter):
     page_size: int = Field(
         50, ge=1, description=f"jobs on a page; more than {LARGEST_PAGE} means {LARGEST_PAGE}"
     )
+    page_token: str | None = None
+
+
+class AuditQuery(_Strict):
+    """Which entries of the audit, and which page of them."""
+
+    target: Text | None = Field(None, description="about this: a job's id, `token:<id>`, …")
+    actor: Text | None = Field(None, description="part of the actor's name")
+    action: Text | None = None
+    page_size: int = Field(50, ge=1, description="entries on a page; more than 500 means 500")
     page_token: str | None = None

@@ -9,17 +9,19 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from autocode.jobs.api.access import Admin, token_of
+from autocode.jobs.api import refusals
+from autocode.jobs.api.access import Admin, authenticate, require_all
 from autocode.jobs.api.bodies import model_of, read_json, read_text
+from autocode.jobs.api.limits import address_of
 from autocode.jobs.api.models import LoginBody
-from autocode.jobs.api.problems import JsonResponse
+from autocode.jobs.api.problems import JsonResponse, status_of
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.clock import rfc3339
 from autocode.jobs.errors import JobsError
 from autocode.jobs.ledger import access, listing
 from autocode.jobs.ledger.access import SESSION_LIFETIME, Principal
-from autocode.jobs.request_errors import RequestRefused, TokenInvalid
+from autocode.jobs.request_errors import RequestRefused, TokenInvalid, TooManyRequests
 
 __all__ = ["router"]
 
@@ -55,13 +57,14 @@ async def log_in(request: Request, service: Shared, calls: Calls) -> Response:
     """Use the code up, and let the browser in."""
     if "origin" not in request.headers and request.headers.get("sec-fetch-site") != "same-origin":
         # nobody may log a browser in behind its owner's back
-        return _failed(RequestRefused("The request doesn't say which page sent it."), 403)
+        return _failed(service, RequestRefused("The request doesn't say which page sent it."), 403)
     form = parse_qs(await read_text(request, _FORM_BYTES), keep_blank_values=True)
     code = form.get("code", [""])[0]
     try:
-        session = await calls(access.redeem, service.db, code)
-    except TokenInvalid as error:
-        return _failed(error, 401)
+        service.limits.login(address_of(request))
+        session = await calls(access.redeem, service.db, code, request_id=refusals.request_id(request))
+    except (TokenInvalid, TooManyRequests) as error:
+        return _failed(service, error, status_of(error))
     response = RedirectResponse("/", status_code=303, headers=_HEADERS)
     response.set_cookie(
         service.cookie,
@@ -70,16 +73,24 @@ async def log_in(request: Request, service: Shared, calls: Calls) -> Response:
         path="/",
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=service.settings.public is not None or request.url.scheme == "https",
     )
     return response
 
 
-@router.post("/v1/logins", status_code=201, include_in_schema=True, tags=["access"], response_model=None)
-async def new_login(request: Request, service: Shared, calls: Calls, caller: Admin) -> Response:  # noqa: ARG001 - who calls is checked
+@router.post("/v1/logins", name="login.create", status_code=201, tags=["access"], response_model=None)
+async def new_login(request: Request, service: Shared, calls: Calls, caller: Admin) -> Response:
     """Make a login for one browser session; its path works once, for a quarter of an hour."""
+    # the session that it opens is bound to nothing
+    require_all(caller)
     body = model_of(LoginBody, await read_json(request, _FORM_BYTES))
-    code = await calls(access.create_login, service.db, role=body.role)
+    code = await calls(
+        access.create_login,
+        service.db,
+        role=body.role,
+        actor=caller.actor,
+        request_id=refusals.request_id(request),
+    )
     return JsonResponse({"path": f"/login?code={code}"}, status_code=201)
 
 
@@ -88,7 +99,14 @@ async def log_out(request: Request, service: Shared, calls: Calls) -> Response:
     """End the session of this browser."""
     caller = await _caller(request, service, calls)
     if caller is not None:
-        await calls(access.revoke, service.db, caller.token_id)
+        await calls(
+            access.revoke,
+            service.db,
+            caller.token_id,
+            actor=caller.actor,
+            action="logout",
+            request_id=refusals.request_id(request),
+        )
     response = RedirectResponse("/", status_code=303, headers=_HEADERS)
     response.delete_cookie(service.cookie, path="/", httponly=True, samesite="strict")
     return response
@@ -124,8 +142,7 @@ async def front_page(request: Request, service: Shared, calls: Calls) -> Respons
 
 async def _caller(request: Request, service: Service, calls: RequestCalls) -> Principal | None:
     try:
-        token = token_of(request, service)
-        return None if token is None else await calls(access.verify, service.db, token)
+        return await authenticate(request, service, calls)
     except TokenInvalid:
         return None
 
@@ -134,9 +151,13 @@ def _logout() -> str:
     return '<form method="post" action="/logout"><button>Log out</button></form>'
 
 
-def _failed(error: JobsError, status: int) -> Response:
+def _failed(service: Service, error: JobsError, status: int) -> Response:
+    service.denied[error.type] += 1
     told = f"<p>{html.escape(error.detail)}</p><p>{html.escape(error.hint)}</p>"
-    return _page(html.escape(error.title), told, status=status)
+    page = _page(html.escape(error.title), told, status=status)
+    if "retry_after" in error.data:
+        page.headers["Retry-After"] = str(error.data["retry_after"])
+    return page
 
 
 def _page(title: str, body: str, *, status: int = 200) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from autocode.jobs import errors, request_errors
-from autocode.jobs.errors import JobsError
+from autocode.jobs.errors import JobConflict, JobsError
 
 __all__ = [
     "MEDIA_TYPE",
@@ -51,6 +51,7 @@ STATUSES: Final[Mapping[type[JobsError], int]] = {
     errors.PayloadInvalid: 422,
     errors.UsageError: 422,
     request_errors.PreconditionMissing: 428,
+    request_errors.TooManyRequests: 429,
     errors.HomeUnusable: 503,
     errors.LedgerUnavailable: 503,
     errors.ServerUnavailable: 503,
@@ -85,6 +86,9 @@ class Problem(JsonResponse):
 
 def status_of(error: JobsError) -> int:
     """Return the HTTP status that *error* is answered with."""
+    if isinstance(error, JobConflict) and "differs" not in error.data:
+        # with a job that the caller may not see: nothing is said of it
+        return 409
     return next((STATUSES[cls] for cls in type(error).__mro__ if cls in STATUSES), 500)
 
 
@@ -112,6 +116,8 @@ def problem(error: JobsError, *, status: int | None = None) -> Problem:
     headers = {"Cache-Control": "no-store"}
     if code == 503:
         headers["Retry-After"] = str(RETRY_SECONDS)
+    if code == 429:
+        headers["Retry-After"] = str(error.data.get("retry_after", RETRY_SECONDS))
     if code == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="autocode-jobs"'
     return Problem({**data, **body}, status_code=code, headers=headers)
@@ -122,28 +128,43 @@ def discreet(error: JobsError) -> JobsError:
     return type(error)(f"{error.title}. The service's log says more.", hint=error.hint)
 
 
-def install(app: FastAPI) -> None:
-    """Let *app* answer every error with a problem."""
-    app.add_exception_handler(JobsError, _own)
-    app.add_exception_handler(RequestValidationError, _invalid)
+Refused = Callable[[Request, JobsError, int], Awaitable[None]]
+
+
+def install(app: FastAPI, refused: Refused) -> None:
+    """Let *app* answer every error with a problem; *refused* is told of each before, with its status."""
+
+    async def own(request: Request, error: Exception) -> Response:
+        assert isinstance(error, JobsError)
+        return await _answer(request, error, refused)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return await _answer(request, _query_error(error), refused)
+
+    app.add_exception_handler(JobsError, own)
+    app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _unexpected)
 
 
-def _own(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, JobsError)
+async def _answer(request: Request, error: JobsError, refused: Refused) -> Response:
+    try:
+        await refused(request, error, status_of(error))
+    except JobsError as trouble:
+        # a refusal that can't be kept for the audit isn't told either
+        error = trouble
     code = status_of(error)
     if code >= 500:
         _log.error("a request failed: %s", masked(error.detail), exc_info=error if code == 500 else None)
     return problem(discreet(error) if code >= 500 else error)
 
 
-def _invalid(_request: Request, error: Exception) -> Response:
+def _query_error(error: RequestValidationError) -> errors.UsageError:
     """Name each parameter of the query that is off."""
-    assert isinstance(error, RequestValidationError)
     fields = [{"parameter": masked(str(item["loc"][1])), "detail": item["msg"]} for item in error.errors()]
     told = "; ".join(f"{item['parameter']}: {item['detail']}" for item in fields)
-    return problem(errors.UsageError(f"The query is off: {told}.", hint=_QUERY_HINT, fields=fields))
+    return errors.UsageError(f"The query is off: {told}.", hint=_QUERY_HINT, fields=fields)
 
 
 _QUERY_HINT: Final = "Correct the parameters named in `errors`; /openapi.json has the allowed ones."

@@ -20,8 +20,9 @@ from fastapi import FastAPI
 
 from autocode.jobs import locks
 from autocode.jobs.api.app import create_app
+from autocode.jobs.api.exposure import LOCAL, Exposure
 from autocode.jobs.api.service import Service
-from autocode.jobs.api.settings import EventLimits, Settings, is_loopback
+from autocode.jobs.api.settings import REQUEST_BURST, REQUEST_RATE, EventLimits, Settings
 from autocode.jobs.api.sockets import SocketProtocol
 from autocode.jobs.clock import rfc3339
 from autocode.jobs.engine.server import Address
@@ -61,8 +62,10 @@ def serve(
     port: int = 0,
     ready: Path | None = None,
     hosts: frozenset[str] = frozenset(),
-    allow_remote: bool = False,
+    exposure: Exposure = LOCAL,
     prefect_ui: str | None = None,
+    request_rate: float = REQUEST_RATE,
+    request_burst: int = REQUEST_BURST,
     events: EventLimits | None = None,
 ) -> int:
     """Serve the API of *system* until SIGTERM or SIGINT; then answer what was begun, and return 0.
@@ -77,21 +80,23 @@ def serve(
         port: the port; 0 for the one this home had last, if it is free, else any.
         ready: the file to write once the service answers; ``run/api.json`` of the home where none is given.
         hosts: names beside the loopback ones by which clients may call the service.
-        allow_remote: let *host* be an address that other machines reach.
+        exposure: what keeps others from listening in where other machines reach the service.
         prefect_ui: where the Prefect UI answers, for links to runs.
+        request_rate: changes that one token may ask for in a second, in the long run; 0: as many as it likes.
+        request_burst: changes that it may ask for at once.
         events: what following events may cost, where that isn't the default.
 
     Raises:
-        UsageError: *host* isn't a loopback address, the port is taken, or the home is served already.
+        UsageError: *host* can be reached from other machines without TLS or a proxy, a certificate can't be
+            used, the port is taken, or the home is served already.
     """
-    if not is_loopback(host) and not allow_remote:
-        raise UsageError(
-            f"{host} can be reached from other machines.",
-            hint="Listen at 127.0.0.1, or allow it explicitly and put TLS in front of it.",
-        )
+    exposure.check(host)
     announced = ready if ready is not None else system.home.run / "api.json"
     settings = Settings(
-        hosts=hosts if is_loopback(host) else hosts | {host},
+        hosts=hosts | exposure.names(host),
+        public=exposure.proxy,
+        request_rate=request_rate,
+        request_burst=request_burst,
         prefect_ui=None if prefect_ui is None else prefect_ui.rstrip("/"),
         prefect_api=None if address is None else address.url,
         prefect_auth=None if address is None else address.auth,
@@ -100,8 +105,8 @@ def serve(
     with _alone(system), contextlib.closing(_bound(host, port, announced)) as listening:
         own_token(system)
         app = create_app(system, settings)
-        url = _url(host, listening)
-        _run(app, listening, lambda: _announce(system, announced, url))
+        url = _url(host, listening, exposure)
+        _run(app, listening, exposure, lambda: _announce(system, announced, url, exposure))
     return 0
 
 
@@ -170,18 +175,22 @@ def _last_port(announced: Path) -> int:
         return 0
 
 
-def _url(host: str, listening: socket.socket) -> str:
+def _url(host: str, listening: socket.socket, exposure: Exposure) -> str:
+    # all addresses of the machine aren't one that a client could ask for
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared with
     name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{listening.getsockname()[1]}"
+    return f"{exposure.scheme}://{name}:{listening.getsockname()[1]}"
 
 
-def _announce(system: System, file: Path, url: str) -> None:
+def _announce(system: System, file: Path, url: str, exposure: Exposure) -> None:
     facts = {"pid": os.getpid(), "url": url, "at": rfc3339(system.db.clock.now())}
+    if exposure.certificate is not None:
+        facts["certificate"] = str(exposure.certificate)
     write_durably(file, json.dumps(facts).encode())
     _log.info("ready at %s", url)
 
 
-def server_config(app: FastAPI) -> uvicorn.Config:
+def server_config(app: FastAPI, exposure: Exposure = LOCAL) -> uvicorn.Config:
     """Return how *app* is served."""
     return uvicorn.Config(
         app,
@@ -199,12 +208,14 @@ def server_config(app: FastAPI) -> uvicorn.Config:
         ws_per_message_deflate=False,
         ws_ping_interval=_PING_SECONDS,
         ws_ping_timeout=_PONG_SECONDS,
+        ssl_certfile=exposure.certificate,
+        ssl_keyfile=exposure.key,
     )
 
 
-def _run(app: FastAPI, listening: socket.socket, announce: Callable[[], None]) -> None:
+def _run(app: FastAPI, listening: socket.socket, exposure: Exposure, announce: Callable[[], None]) -> None:
     service: Service = app.state.service
-    asyncio.run(_Server(server_config(app), service, announce).serve(sockets=[listening]))
+    asyncio.run(_Server(server_config(app, exposure), service, announce).serve(sockets=[listening]))
 
 
 class _Server(uvicorn.Server):

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from autocode.jobs.api import resources
-from autocode.jobs.api.access import Viewer, see
+from autocode.jobs.api.access import Viewer
 from autocode.jobs.api.bodies import wait_seconds
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
@@ -19,7 +19,7 @@ from autocode.jobs.ledger.jobs import JOB_ID
 from autocode.jobs.model import TERMINAL
 from autocode.jobs.resource import Job
 
-__all__ = ["existing_job", "router", "visible_job"]
+__all__ = ["router", "visible_job"]
 
 router: Final = APIRouter(tags=["jobs"])
 
@@ -31,18 +31,7 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 
 
 async def visible_job(service: Service, calls: RequestCalls, caller: Principal, job_id: str) -> Job:
-    """Return a job that *caller* may see.
-
-    Raises:
-        JobNotFound: there is none.
-    """
-    job = await existing_job(service, calls, job_id)
-    see(caller, job_id, job.session_id)
-    return job
-
-
-async def existing_job(service: Service, calls: RequestCalls, job_id: str) -> Job:
-    """Return a job, whoever may see it.
+    """Return a job that *caller* may see; to it there are no others.
 
     Raises:
         JobNotFound: there is none.
@@ -50,7 +39,7 @@ async def existing_job(service: Service, calls: RequestCalls, job_id: str) -> Jo
     if not JOB_ID.fullmatch(job_id):
         # no id at all, and perhaps no text that a database takes
         raise JobNotFound(f"There is no job {job_id!r}.")
-    return await calls(resources.load, service.db, job_id, service.settings.prefect_ui)
+    return await calls(resources.load, service.db, caller, job_id, service.settings.prefect_ui)
 
 
 @router.get("/v1/jobs/{job_id}", response_model=None, responses=_ANSWERS)

@@ -8,7 +8,9 @@ from typing import Final
 from starlette.responses import Response
 
 from autocode.jobs.api.problems import JsonResponse
-from autocode.jobs.ledger import glances, queries
+from autocode.jobs.errors import JobNotFound
+from autocode.jobs.ledger import glances, queries, scopes
+from autocode.jobs.ledger.access import Principal
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.model import TERMINAL, JobStatus
 from autocode.jobs.resource import Job
@@ -19,13 +21,17 @@ _PAUSES: Final = {JobStatus.QUEUED: 1, JobStatus.RUNNING: 2, JobStatus.RETRY: 5}
 """Seconds after which looking again may be worth it."""
 
 
-def load(db: Database, job_id: str, ui: str | None) -> Job:
+def load(db: Database, caller: Principal, job_id: str, ui: str | None) -> Job:
     """Return the job as it was last persisted.
 
     Raises:
-        JobNotFound: no job has this id.
+        JobNotFound: no job has this id, or *caller* may not see it; the two can't be told apart.
     """
-    return with_runs(db, [queries.get(db, job_id)], ui)[0]
+    with db.read() as tx:
+        job = queries.get_within(tx, job_id)
+        if not caller.sees(scopes.of_job(tx, job_id)):
+            raise JobNotFound(f"There is no job {job_id!r}.")
+    return with_runs(db, [job], ui)[0]
 
 
 def with_runs(db: Database, jobs: Sequence[Job], ui: str | None) -> list[Job]:

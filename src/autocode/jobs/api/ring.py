@@ -23,6 +23,7 @@ class Entry:
         number: its cursor.
         job_id: which job.
         session_id: whose session the job belongs to.
+        sessions: those that decide who may be told.
         is_progress: it may be left out where a later event of the job is there.
         text: the message.
     """
@@ -30,6 +31,7 @@ class Entry:
     number: int
     job_id: str
     session_id: str | None
+    sessions: frozenset[str]
     is_progress: bool
     text: str
 

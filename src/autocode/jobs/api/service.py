@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from autocode.jobs.api.hub import Hub
+from autocode.jobs.api.limits import Limits
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls, Threads
 from autocode.jobs.api.watch import Watch
@@ -28,8 +30,10 @@ class Service:
         threads: where calls to the ledger run.
         epoch: the name of the ledger, which goes with every cursor.
         watch: holds requests until a job moves.
+        limits: how often callers may ask.
         hub: tells of events.
         heard: the last counter that each leader showed, and the loop's time at which it was first seen.
+        denied: how many requests were refused whose caller isn't known, or that were too many, by their type.
     """
 
     system: System
@@ -38,7 +42,9 @@ class Service:
     epoch: str
     watch: Watch
     hub: Hub
+    limits: Limits
     heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
+    denied: Counter[str] = field(default_factory=Counter)
 
     @property
     def cookie(self) -> str:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from typing import Final
 
-__all__ = ["EventLimits", "Settings", "is_loopback"]
+__all__ = ["REQUEST_BURST", "REQUEST_RATE", "EventLimits", "Settings", "is_loopback"]
+
+REQUEST_RATE: Final = 50.0
+"""Changes that one token may ask for in a second, in the long run."""
+
+REQUEST_BURST: Final = 200
+"""Changes that it may ask for at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,9 @@ class Settings:
 
     Args:
         hosts: names beside the loopback ones by which clients may call the service, without a port.
+        public: the origin that a proxy in front of the service has, ``https://jobs.example``.
+        request_rate: changes that one token may ask for in a second, in the long run; 0: as many as it likes.
+        request_burst: changes that it may ask for at once.
         body_limit: bytes that the body of a request may have.
         ledger_seconds: how long a request waits for the database before it is answered with 503.
         wait_limit: seconds that ``Prefer: wait`` may hold a request at most.
@@ -48,6 +58,9 @@ class Settings:
     """
 
     hosts: frozenset[str] = frozenset()
+    public: str | None = None
+    request_rate: float = REQUEST_RATE
+    request_burst: int = REQUEST_BURST
     body_limit: int = 1 << 20
     ledger_seconds: float = 4.0
     wait_limit: float = 30.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,17 +14,16 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from autocode.jobs import kinds
-from autocode.jobs.api import resources
+from autocode.jobs.api import refusals, resources
 from autocode.jobs.api.access import Operator
 from autocode.jobs.api.bodies import idempotency_key, model_of, pointer, read_json
 from autocode.jobs.api.models import EnqueueBody
-from autocode.jobs.api.problems import problem
 from autocode.jobs.api.service import Calls, Shared
 from autocode.jobs.clock import Clock
 from autocode.jobs.engine.context import known_roots
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import HomeUnusable, JobConflict, KindUnknown, PayloadInvalid
-from autocode.jobs.ledger import jobs, queries
+from autocode.jobs.ledger import audit, jobs, queries, scopes
 from autocode.jobs.ledger.access import Principal
 from autocode.jobs.ledger.jobs import Accepted, NewJob
 from autocode.jobs.request_errors import NotAllowed
@@ -62,26 +63,38 @@ async def enqueue(request: Request, service: Shared, calls: Calls, caller: Opera
     """Ask for a job. Without `job_id` one is made; the id or an `Idempotency-Key` makes asking again safe."""
     key = idempotency_key(request)
     body = model_of(EnqueueBody, await read_json(request, service.settings.body_limit))
-    _may_submit(caller, body.session_id)
+    refusals.about(request, target=body.job_id)
     new = _new_job(body, key, service.db.clock)
-    try:
-        job, created = await calls(
-            _accept, service.system, new, service.settings.prefect_ui, named=body.job_id is not None
-        )
-    except JobConflict as conflict:
-        seen = caller.sees(conflict.data.get("session_id"))
-        return problem(_told(conflict) if seen else _bare(), status=None if seen else 409)
-    if not caller.sees(job.session_id):
-        return problem(_bare(), status=409)
+    _may_submit(caller, new)
+    asked = _Asked(new, caller, body.job_id is not None, refusals.request_id(request))
+    job, created = await calls(_accept, service.system, asked, service.settings.prefect_ui)
     return resources.answer(job, status=202 if created else 200, created=created)
 
 
-def _may_submit(caller: Principal, session_id: str | None) -> None:
-    if not caller.sees(session_id):
+def _may_submit(caller: Principal, new: NewJob) -> None:
+    """Let *caller* ask for a job of which it may see everything.
+
+    Raises:
+        NotAllowed: its token is for some sessions, and the job isn't for these alone.
+    """
+    if caller.sees(new.sessions):
+        return
+    bound = f"The token {caller.token_id} is for some sessions only, and"
+    if new.reads is None:
         raise NotAllowed(
-            f"The token {caller.token_id} is for some sessions only, and the request names none of them.",
-            hint="Send the session_id that the job belongs to.",
+            f"{bound} nobody can say which sessions a job of kind {new.kind!r} with this payload reads.",
+            hint="Use a token that isn't bound to sessions, or a kind that declares what it reads.",
         )
+    if not new.sessions:
+        raise NotAllowed(
+            f"{bound} the request names none of them.", hint="Send the session_id that the job belongs to."
+        )
+    assert caller.sessions is not None
+    others = ", ".join(sorted(new.sessions - caller.sessions)[:5])
+    raise NotAllowed(
+        f"{bound} the request is also about others: {others}.",
+        hint="Ask for a job that reads and belongs to the token's sessions alone.",
+    )
 
 
 def _new_job(body: EnqueueBody, key: str | None, clock: Clock) -> NewJob:
@@ -97,20 +110,21 @@ def _new_job(body: EnqueueBody, key: str | None, clock: Clock) -> NewJob:
         field = {"pointer": "/kind", "detail": error.detail}
         raise KindUnknown(error.detail, hint=error.hint, fields=[field]) from None
     try:
-        payload = kind.parse(body.payload).model_dump(mode="json")
+        parsed = kind.parse(body.payload)
     except PayloadInvalid as error:
         fields = [_placed(field) for field in error.data["fields"]]
         raise PayloadInvalid(error.detail, hint=error.hint, fields=fields) from None
     return NewJob(
         job_id=body.job_id or f"{kind.name}-{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(5)}",
         kind=kind.name,
-        payload=payload,
+        payload=parsed.model_dump(mode="json"),
         max_attempts=kind.max_attempts,
         backoff=kind.backoff,
         time_limit=kind.time_limit,
         session_id=body.session_id,
         origin="api",
         idempotency_key=key,
+        reads=kind.sessions(parsed),
     )
 
 
@@ -145,30 +159,48 @@ def _unknown_root(home: Home, new: NewJob) -> PayloadInvalid | None:
     )
 
 
-def _accept(system: System, new: NewJob, ui: str | None, *, named: bool) -> tuple[Job, bool]:
-    """Accept *new* and read it back; *named*: the caller chose its id.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request for a job; *named*: the caller chose its id."""
+
+    new: NewJob
+    caller: Principal
+    named: bool
+    request_id: str | None
+
+
+def _accept(system: System, asked: _Asked, ui: str | None) -> tuple[Job, bool]:
+    """Accept the job, with an entry in the audit where it is new, and read it back: one transaction.
 
     Raises:
-        JobConflict: id or key belong to another request; ``data['session_id']`` says whose.
+        JobConflict: id or key belong to another request, or to a job that the caller may not see; of that one
+            nothing is said, not even what differs.
         PayloadInvalid: it names a root that nobody knows; a request that was accepted before is answered.
     """
-    db = system.db
+    db, new = system.db, asked.new
     read: list[Job] = []
     unknown = _unknown_root(system.home, new)
 
     def within(tx: sa.Connection, accepted: Accepted) -> None:
         if accepted.new and unknown is not None:
             raise unknown
+        if not accepted.new and not asked.caller.sees(scopes.of_job(tx, accepted.job_id)):
+            raise _taken()
         read.append(queries.get_within(tx, accepted.job_id))
+        if accepted.new:
+            _audit(tx, asked, db.clock.now())
 
     try:
         accepted = jobs.enqueue(db, new, within=within)
     except JobConflict as conflict:
-        conflict.data["session_id"] = queries.get(db, conflict.data["job_id"]).session_id
-        raise
+        if "differs" not in conflict.data:
+            raise
+        with db.read() as tx:
+            seen = asked.caller.sees(scopes.of_job(tx, conflict.data["job_id"]))
+        raise conflict if seen else _taken() from None
     job = resources.with_runs(db, read, ui)[0]
     differs = []
-    if named and job.job_id != new.job_id:
+    if asked.named and job.job_id != new.job_id:
         differs.append("job_id")
     if new.session_id is not None and job.session_id != new.session_id:
         differs.append("session_id")
@@ -177,15 +209,31 @@ def _accept(system: System, new: NewJob, ui: str | None, *, named: bool) -> tupl
             f"Job {job.job_id!r} exists and was asked for with another {', '.join(differs)}.",
             differs=differs,
             job_id=job.job_id,
-            session_id=job.session_id,
         )
     return job, accepted.new
 
 
-def _told(conflict: JobConflict) -> JobConflict:
-    data = {name: conflict.data[name] for name in ("differs", "job_id")}
-    return JobConflict(conflict.detail, hint=conflict.hint, **data)
-
-
-def _bare() -> JobConflict:
+def _taken() -> JobConflict:
     return JobConflict("The id or key is taken.", hint="Use another id, and a fresh Idempotency-Key.")
+
+
+def _audit(tx: sa.Connection, asked: _Asked, now: datetime) -> None:
+    new = asked.new
+    audit.append_in(
+        tx,
+        now,
+        actor=asked.caller.actor,
+        action="enqueue",
+        target=new.job_id,
+        reason="",
+        outcome="accepted",
+        request_id=asked.request_id,
+        # what was asked for shows by its fingerprint alone: payloads aren't for everybody
+        after={
+            "kind": new.kind,
+            "session_id": new.session_id,
+            "sessions": sorted(new.sessions),
+            "fingerprint": jobs.fingerprint(new.kind, new.payload),
+            "max_attempts": new.max_attempts,
+        },
+    )

@@ -17,6 +17,7 @@ from autocode.jobs.client import Client, discover
 from autocode.jobs.engine.announce import lives
 from autocode.jobs.engine.reconcile import sweep_ledger
 from autocode.jobs.engine.system import System
+from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import audit, listing, queries, results, retries
 from autocode.jobs.ledger.audit import CalledOff
 from autocode.jobs.ledger.listing import Filter
@@ -26,7 +27,7 @@ from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.resource import Job, RetryPreview
 from autocode.jobs.settings import Home
 
-__all__ = ["Desk", "Wanted", "actor", "at_desk", "catch_up", "elsewhere", "remote"]
+__all__ = ["Desk", "Wanted", "actor", "at_desk", "catch_up", "elsewhere", "here", "remote"]
 
 
 _LOOK_SECONDS: Final = 0.5
@@ -105,6 +106,22 @@ def catch_up(system: System) -> None:
     """Bring the statuses up to date as far as the ledger tells, unless a service does it all the time."""
     if not lives(system.home, "reconcile"):
         sweep_ledger(system)
+
+
+@contextmanager
+def here(what: str) -> Iterator[System]:
+    """Open the data folder for a command that works on its ledger alone.
+
+    Raises:
+        UsageError: ``AUTOCODE_URL`` is set; *what* begins the sentence that says so.
+    """
+    if elsewhere():
+        raise UsageError(
+            f"{what} in the data folder, and AUTOCODE_URL points elsewhere.",
+            hint="Run the command on the machine of that service, without AUTOCODE_URL.",
+        )
+    with opened() as system:
+        yield system
 
 
 @contextmanager

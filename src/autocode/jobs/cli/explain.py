@@ -35,6 +35,8 @@ _ENDINGS: Final = {
     Outcome.GONE: "never began: its run vanished from Prefect",
 }
 
+_ACTIONS: Final = {"enqueue": "this job", "retry": "a retry", "cancel": "to call the job off"}
+
 _ORIGINS: Final = {
     "cli": "from the command line",
     "api": "over HTTP",
@@ -97,7 +99,7 @@ def _ended(entry: timeline.Ended) -> str:
 
 
 def _asked(entry: timeline.Asked) -> str:
-    what = "a retry" if entry.action == "retry" else "to call the job off"
+    what = _ACTIONS.get(entry.action, entry.action)
     start = " from the start" if entry.data.get("start") == "start" else ""
     outcome = "" if entry.accepted else f" ({entry.outcome})"
     reason = f": “{entry.reason}”" if entry.reason else ""

@@ -13,17 +13,21 @@ from autocode.jobs.settings import Home
 __all__ = ["login"]
 
 
-def login() -> int:
+def login(role: str) -> int:
     """Print a link that works once.
 
     Raises:
         ServiceUnavailable: no service runs on the home, or the one that the settings name doesn't answer.
     """
     home = Home.from_environment()
-    os.environ.update(configuration.load(home).environ())
+    settings = configuration.load(home)
+    os.environ.update(settings.environ())
     service = discover(home)
     if service is None:
         raise ServiceUnavailable(f"No service runs on {home.path}.", hint="Start it: autocode-jobs up")
     with service:
-        Screen().say(service.login_link())
+        link = service.login_link(role)
+        if public := settings.values.behind_proxy:
+            link = link.replace(service.url, public, 1)
+        Screen().say(link)
     return 0

@@ -31,6 +31,7 @@ def api(flags: Flags) -> int:
 
     def serve(system: System, address: Address, values: Configuration) -> int:
         from autocode.jobs.api import process  # noqa: PLC0415 - after Prefect's settings are set
+        from autocode.jobs.api.exposure import Exposure  # noqa: PLC0415 - as above
 
         names = frozenset(name.strip() for name in values.hosts.split(",") if name.strip())
         return process.serve(
@@ -39,8 +40,10 @@ def api(flags: Flags) -> int:
             host=values.host,
             port=values.port,
             hosts=names,
-            allow_remote=values.allow_remote,
+            exposure=Exposure.of(values),
             prefect_ui=address.url.removesuffix("/api"),
+            request_rate=values.request_rate,
+            request_burst=values.request_burst,
         )
 
     return _run("api", flags, serve, ahead="autocode.jobs.api.process")

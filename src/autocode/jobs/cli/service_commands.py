@@ -5,7 +5,7 @@ Each body imports its work when it is called, so that ``--help`` waits for no da
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
@@ -28,6 +28,11 @@ PrefectUrl = Annotated[
 ]
 Host = Annotated[str | None, Parameter(name="--host", help="Where the API listens; 127.0.0.1 if not set.")]
 Port = Annotated[str | None, Parameter(name="--port", help="The API's port; 4280 if not set, 0: any.")]
+TlsCert = Annotated[str | None, Parameter(name="--tls-cert", help="The API's certificate, a PEM file.")]
+TlsKey = Annotated[str | None, Parameter(name="--tls-key", help="The private key of that certificate.")]
+BehindProxy = Annotated[
+    str | None, Parameter(name="--behind-proxy", help="https://NAME of the proxy in front of the API.")
+]
 Workers = Annotated[
     str | None,
     Parameter(name=["--workers", "--limit"], help="How many jobs run side by side; 2 if not set."),
@@ -74,6 +79,9 @@ def up(
     prefect_api_url: PrefectUrl = None,
     host: Host = None,
     port: Port = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    behind_proxy: BehindProxy = None,
     workers: Workers = None,
     niceness: Niceness = None,
     drain_seconds: Drain = None,
@@ -105,6 +113,9 @@ def up(
         "prefect_api_url": prefect_api_url,
         "host": host,
         "port": port,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "behind_proxy": behind_proxy,
         "workers": workers,
         "niceness": niceness,
         "drain_seconds": drain_seconds,
@@ -128,6 +139,9 @@ def api(
     prefect_api_url: PrefectUrl = None,
     host: Host = None,
     port: Port = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    behind_proxy: BehindProxy = None,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> int:
@@ -146,6 +160,9 @@ def api(
             "prefect_api_url": prefect_api_url,
             "host": host,
             "port": port,
+            "tls_cert": tls_cert,
+            "tls_key": tls_key,
+            "behind_proxy": behind_proxy,
             "log_level": log_level,
             "log_format": log_format,
         }
@@ -233,18 +250,25 @@ def worker(
 _LOGIN_EXAMPLES: Final = """\
 Examples:
   autocode-jobs login
+  autocode-jobs login --role viewer
 
 Exit status: 0 printed, 1 no service runs, 2 usage, 130 interrupted."""
 
 
-def login() -> int:
+def login(
+    *,
+    role: Annotated[
+        Literal["viewer", "operator", "admin"],
+        Parameter(help="What the browser may do: read, also submit and retry, or everything."),
+    ] = "admin",
+) -> int:
     """Print a link that opens one browser session of the running service.
 
     It works once, for a quarter of an hour. Whoever has it gets in, so it is for your eyes alone.
     """
     from autocode.jobs.cli import login as work  # noqa: PLC0415 - see the module's docstring
 
-    return work.login()
+    return work.login(role)
 
 
 _CONFIG_EXAMPLES: Final = """\

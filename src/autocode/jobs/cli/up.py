@@ -12,7 +12,7 @@ from logging.handlers import RotatingFileHandler
 from typing import Final
 
 from autocode.jobs import configuration, logs
-from autocode.jobs.api.settings import is_loopback
+from autocode.jobs.api.exposure import Exposure
 from autocode.jobs.cli.health_screen import HealthScreen
 from autocode.jobs.cli.main import DONE, FAILED, INTERRUPTED
 from autocode.jobs.cli.screen import Screen
@@ -88,6 +88,7 @@ class _Service:
         self._parts = assemble(home, settings, custody, self._leash, self._forks, worker=worker)
         self._supervisor = Supervisor(self._parts, requests, told=self._told, looked=self._looked)
         self._urls: dict[str, str | None] = {}
+        self._public = settings.values.behind_proxy
         self._followers = (
             {part.name: Follower(home.logs / f"{part.name}.log") for part in self._parts} if logs else {}
         )
@@ -119,7 +120,7 @@ class _Service:
     def _looked(self, healths: Sequence[Health]) -> None:
         if any(health.name == "api" and health.state is State.READY for health in healths):
             self._watch.start()
-        code, url = self._watch.take_login(), self._urls.get("api")
+        code, url = self._watch.take_login(), self._public or self._urls.get("api")
         if code is not None and url is not None:
             self._screen.login(f"{url}/login?code={code}")
         for name, follower in self._followers.items():
@@ -132,14 +133,11 @@ def _check_listening(settings: Configuration) -> None:
     """Refuse what the API would only refuse later, in its log.
 
     Raises:
-        UsageError: the host can be reached from elsewhere and that isn't allowed, or the port is taken.
+        UsageError: the host can be reached from elsewhere without TLS or a proxy, a certificate can't be
+            used, or the port is taken.
     """
     host, port = settings.host, settings.port
-    if not is_loopback(host) and not settings.allow_remote:
-        raise UsageError(
-            f"{host} can be reached from other machines.",
-            hint="Listen at 127.0.0.1; or set AUTOCODE_ALLOW_REMOTE=true, and put TLS in front of it.",
-        )
+    Exposure.of(settings).check(host)
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with closing(socket.socket(family, kind)) as probe:

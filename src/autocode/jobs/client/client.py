@@ -15,7 +15,7 @@ import httpx
 from autocode.jobs.client.transport import Transport
 from autocode.jobs.errors import JobNotFound
 from autocode.jobs.model import TERMINAL, JobStatus
-from autocode.jobs.resource import Counts, Job, JobPage, RetryPreview
+from autocode.jobs.resource import AuditEntry, AuditPage, Counts, Job, JobPage, RetryPreview
 
 if TYPE_CHECKING:
     from autocode.jobs.client.events import Event, Reset
@@ -54,6 +54,7 @@ class Client:
         token: what lets you in; it is sent to no other host, and shown nowhere.
         patience: seconds for which calls are repeated while the service or its database is away.
         timeout: seconds that one answer may take.
+        pinned: a file with the one certificate that the service has, whatever name it is called by.
         transport: httpx's transport, for tests.
     """
 
@@ -64,6 +65,7 @@ class Client:
         *,
         patience: float = 30.0,
         timeout: float = 10.0,
+        pinned: str | None = None,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
@@ -77,6 +79,7 @@ class Client:
             token,
             patience=patience,
             timeout=timeout,
+            pinned=pinned,
             transport=transport,
             sleep=sleep,
             monotonic=monotonic,
@@ -340,14 +343,39 @@ class Client:
         answer = self._transport.send("POST", _path(job_id, "/cancel"), again=True, json={"reason": reason})
         return Job.model_validate(answer.json())
 
-    def login_link(self) -> str:
+    def login_link(self, role: str = "admin") -> str:
         """Return a link that opens one browser session; it works once, and for a quarter of an hour.
+
+        Args:
+            role: what the browser may do: ``viewer``, ``operator`` or ``admin``.
 
         Raises:
             NotAllowed: the token's role isn't admin.
         """
-        answer = self._transport.send("POST", "/v1/logins", again=False, json={})
+        answer = self._transport.send("POST", "/v1/logins", again=False, json={"role": role})
         return f"{self.url}{answer.json()['path']}"
+
+    def audit(
+        self, *, target: str | None = None, actor: str | None = None, action: str | None = None
+    ) -> Iterator[AuditEntry]:
+        """Yield the entries of the audit that the token may see, newest first, page by page.
+
+        Args:
+            target: only about this, such as a job's id.
+            actor: only with this text in the actor's name.
+            action: only of this action.
+        """
+        query = {"target": target, "actor": actor, "action": action, "page_size": 500}
+        token: str | None = None
+        while True:
+            answer = self._transport.send(
+                "GET", "/v1/audit", again=True, query={**query, "page_token": token}
+            )
+            page = AuditPage.model_validate(answer.json())
+            yield from page.entries
+            token = page.next_page_token
+            if token is None:
+                return
 
     def health(self) -> dict[str, Any]:
         """Return what the service knows of its parts, as ``/readyz`` says it.

@@ -52,20 +52,21 @@ def discover(home: Home, environ: Mapping[str, str] = os.environ, **options: Any
     while (pid := _holder(lock)) is not None:
         found = _recorded(home, pid)
         if found is not None:
-            return Client(*found, **options)
+            url, token, pinned = found
+            return Client(url, token, pinned=pinned, **options)
         if time.monotonic() > give_up:
             raise ServiceUnavailable(f"The service of {home.path} (process {pid}) doesn't say where it is.")
         time.sleep(_POLL_SECONDS)
     return None
 
 
-def _recorded(home: Home, pid: int) -> tuple[str, str] | None:
-    """Return address and token, once the process that holds the lock has written them."""
+def _recorded(home: Home, pid: int) -> tuple[str, str, str | None] | None:
+    """Return address, token and certificate (of TLS), once the process with the lock has written them."""
     try:
         facts = json.loads((home.run / "api.json").read_text("utf-8"))
         if facts["pid"] != pid:
             return None
-        return str(facts["url"]), (home.run / "token").read_text("ascii").strip()
+        return str(facts["url"]), (home.run / "token").read_text("ascii").strip(), facts.get("certificate")
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 

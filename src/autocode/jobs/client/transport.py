@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
@@ -19,6 +20,8 @@ __all__ = ["Transport", "error_of", "is_loopback"]
 _PAUSES: Final = (0.1, 0.3, 1.0, 2.0)
 """Seconds between tries where the service doesn't say; the last one from then on."""
 
+_AGAIN: Final = frozenset({httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS})
+
 _LONGEST_PAUSE: Final = 5.0
 
 
@@ -30,6 +33,7 @@ class Transport:
         token: sent with every request to it, and to nobody else.
         patience: seconds for which a request that may be sent again is.
         timeout: seconds that one try may take, beside what the service was asked to wait.
+        pinned: a file with the one certificate that the service has, whatever name it is called by.
         transport: httpx's own transport, where a test brings one.
         sleep: how to pause.
         monotonic: a clock in seconds.
@@ -42,6 +46,7 @@ class Transport:
         *,
         patience: float,
         timeout: float,
+        pinned: str | None = None,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
@@ -62,7 +67,7 @@ class Transport:
             },
             timeout=timeout,
             # reading the certificates takes 25-50 ms, and plain HTTP needs none
-            verify=parts.scheme == "https",
+            verify=_trust(pinned) if parts.scheme == "https" else False,
             # proxies of the environment are for other hosts than this one
             trust_env=not is_loopback(parts.hostname),
             transport=transport,
@@ -118,14 +123,16 @@ class Transport:
                 refusal: JobsError = ServiceUnavailable(
                     f"{self.url} doesn't answer: {type(error).__name__}: {error}".rstrip(": ") + "."
                 )
-                told = None
+                told, longest = None, _LONGEST_PAUSE
             else:
                 if answer.status_code < 400 or answer.status_code in also:
                     return answer
                 refusal, told = error_of(answer), _retry_after(answer)
-                if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or told is None:
+                if answer.status_code not in _AGAIN or told is None:
                     raise refusal
-            seconds = min(told if told is not None else pause, _LONGEST_PAUSE)
+                longest = told if answer.status_code == httpx.codes.TOO_MANY_REQUESTS else _LONGEST_PAUSE
+            # a limit is kept to; a service that is away may be back sooner than it thought
+            seconds = min(told if told is not None else pause, longest)
             if not again or self._monotonic() + seconds > give_up:
                 raise refusal
             self._sleep(seconds)
@@ -150,6 +157,16 @@ def error_of(answer: httpx.Response) -> JobsError:
         data["fields"] = data.pop("errors")
     cls = _BY_TYPE.get(kind, JobsError)
     return cls(detail, hint=hint, **data)
+
+
+def _trust(pinned: str | None) -> ssl.SSLContext | bool:
+    if pinned is None:
+        return True
+    context = ssl.create_default_context(cafile=pinned)
+    # that very certificate is asked for, so the name that it was made for proves nothing more
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 def _pauses() -> Iterator[float]:
@@ -178,4 +195,6 @@ def _family(cls: type[JobsError]) -> Iterator[type[JobsError]]:
 
 
 _MODULES: Final = (errors.__name__, request_errors.__name__)
-_BY_TYPE: Final = {cls.type: cls for cls in _family(JobsError) if cls.__module__ in _MODULES}
+_BY_TYPE: Final = {
+    cls.type: cls for cls in _family(JobsError) if cls.__module__ in _MODULES and "type" in vars(cls)
+}

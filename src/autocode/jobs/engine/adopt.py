@@ -71,6 +71,7 @@ def accept(system: System, kind: Kind[Any], payload: Mapping[str, Any], run: Flo
         backoff=kind.backoff,
         time_limit=kind.time_limit,
         origin="prefect",
+        reads=kind.sessions(parsed),
     )
     return jobs.enqueue(system.db, new, flow_run_id=str(run.id)).new
 

@@ -59,7 +59,7 @@ def problem(error: Exception, *, step: str | None, attempt: int, at: datetime) -
         "type": shown.type,
         "title": shown.title,
         "detail": _clean(shown.detail),
-        "hint": shown.hint,
+        "hint": _clean(shown.hint),
         "step": step,
         "attempt": attempt,
         "retryable": is_transient(error),

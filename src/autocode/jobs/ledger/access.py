@@ -13,27 +13,33 @@ import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from autocode.jobs.canonical import digest_of
+from autocode.jobs.clock import rfc3339
 from autocode.jobs.errors import UsageError
+from autocode.jobs.ledger import audit
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
-from autocode.jobs.ledger.words import required
+from autocode.jobs.ledger.principals import Principal, Role
+from autocode.jobs.ledger.words import required, storable
 from autocode.jobs.request_errors import TokenInvalid
 
 __all__ = [
     "LOGIN_LIFETIME",
+    "MOST_SESSIONS",
+    "OURSELVES",
     "SESSION_LIFETIME",
     "TOKEN",
     "NewToken",
+    "OwnedToken",
     "Principal",
     "Role",
     "create_login",
     "create_token",
+    "listed",
     "redeem",
     "revoke",
     "tokens",
@@ -50,59 +56,20 @@ SESSION_LIFETIME: Final = timedelta(hours=12)
 LOGIN_LIFETIME: Final = timedelta(minutes=15)
 """How long a login that nobody redeems stays good."""
 
+MOST_SESSIONS: Final = 200
+"""How many sessions one token may be for."""
+
+OURSELVES: Final = "autocode-jobs"
+"""Whom the audit names where the program made a token or a login for itself or its user."""
+
 _LONGEST_NAME: Final = 200
+_SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
 
 _MANY: Final = 500
 """Values that one query names at most."""
 
 _NO_TOKEN: Final = "The token is unknown, has expired or was revoked."  # noqa: S105 - a sentence
 _NO_LOGIN: Final = "The login link is unknown, has expired or was used before."
-
-
-class Role(StrEnum):
-    """What a caller may do; each role may do what the ones before it may."""
-
-    VIEWER = "viewer"
-    """Read jobs, lists and counts."""
-
-    OPERATOR = "operator"
-    """Submit, retry and cancel as well."""
-
-    ADMIN = "admin"
-    """Everything, access of others included."""
-
-    def covers(self, needed: Role) -> bool:
-        """Say whether this role may do what *needed* may."""
-        order = list(Role)
-        return order.index(self) >= order.index(needed)
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """The caller behind a token.
-
-    Args:
-        token_id: the public part of the token.
-        name: whom people know it as; kept with what the caller did, also after the token is gone.
-        role: what it may do.
-        sessions: the sessions whose jobs it may see; ``None`` means all jobs.
-        expires_at: when the token stops working, if ever.
-    """
-
-    token_id: str
-    name: str
-    role: Role
-    sessions: frozenset[str] | None = None
-    expires_at: datetime | None = None
-
-    @property
-    def actor(self) -> str:
-        """The caller as the audit names it."""
-        return f"{self.name} (token {self.token_id})"
-
-    def sees(self, session_id: str | None) -> bool:
-        """Say whether the caller may see jobs of this session."""
-        return self.sessions is None or session_id in self.sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +84,23 @@ class NewToken:
         return f"NewToken(token_id={self.principal.token_id!r})"
 
 
+@dataclass(frozen=True, slots=True)
+class OwnedToken:
+    """A token as its owners see it: everything but its text.
+
+    Args:
+        principal: the caller behind it.
+        created_at: when it was made.
+        revoked_at: when it was revoked, if it was.
+        works: whether it lets anybody in now.
+    """
+
+    principal: Principal
+    created_at: datetime
+    revoked_at: datetime | None
+    works: bool
+
+
 def create_token(
     db: Database,
     *,
@@ -124,8 +108,9 @@ def create_token(
     role: Role,
     lifetime: timedelta | None = None,
     sessions: Sequence[str] | None = None,
+    actor: str = OURSELVES,
 ) -> NewToken:
-    """Make a token. Atomic.
+    """Make a token, with an entry in the audit. Atomic.
 
     Args:
         db: the ledger.
@@ -133,17 +118,29 @@ def create_token(
         role: what it may do.
         lifetime: how long it works; for ever where none is given.
         sessions: the sessions whose jobs it may see; all where none are given.
+        actor: who makes it, for the audit.
 
     Raises:
-        UsageError: the name is empty, too long or no text, or the lifetime isn't positive.
+        UsageError: the name is empty, too long or no text, the lifetime isn't positive, the sessions are too
+            many or no ids, or an admin's token is to be for some sessions only.
     """
     name = required(name, "token's name", longest=_LONGEST_NAME)
     if lifetime is not None and lifetime <= timedelta(0):
         raise UsageError(
             "A token's lifetime must be positive.", hint="Leave it out for one that never expires."
         )
+    _check_sessions(role, sessions)
     with db.write() as tx:
-        return _insert(tx, db.clock.now(), name=name, role=role, lifetime=lifetime, sessions=sessions)
+        now = db.clock.now()
+        try:
+            made = _insert(tx, now, name=name, role=role, lifetime=lifetime, sessions=sessions)
+        except OverflowError:
+            raise UsageError(
+                "A token can't live as long as that.", hint="Leave it out for one that never expires."
+            ) from None
+        target, after = _target(made.principal.token_id), _shown(made.principal)
+        _audit(tx, now, actor=actor, action="token.create", target=target, after=after)
+    return made
 
 
 def verify(db: Database, token: str) -> Principal:
@@ -159,38 +156,71 @@ def verify(db: Database, token: str) -> Principal:
         row = tx.execute(sa.select(t.tokens).where(t.tokens.c.token_id == parts[1])).first()
     if row is None or not hmac.compare_digest(row.digest, digest_of(token.encode("ascii"))):
         raise TokenInvalid(_NO_TOKEN)
-    if row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= db.clock.now()):
+    if not _works(row, db.clock.now()):
         raise TokenInvalid(_NO_TOKEN)
     return _principal(row)
 
 
-def revoke(db: Database, token_id: str) -> bool:
-    """End a token at once. Idempotent.
+def revoke(
+    db: Database,
+    token_id: str,
+    *,
+    actor: str = OURSELVES,
+    action: str = "token.revoke",
+    reason: str = "",
+    request_id: str | None = None,
+) -> bool:
+    """End a token at once, with an entry in the audit. Idempotent, atomic.
+
+    Args:
+        db: the ledger.
+        token_id: the public part of the token.
+        actor: who ends it, for the audit.
+        action: as what the audit has it.
+        reason: why, in the actor's own words.
+        request_id: the request that asks, for the audit.
 
     Returns:
-        Whether it worked until now: ``False`` where it is unknown or was revoked before.
+        Whether it worked until now: ``False`` where it is unknown or was revoked before; then the audit has
+        no entry.
     """
+    storable(token_id, "token's id")
     with db.write() as tx:
+        now = db.clock.now()
         revoked = tx.execute(
             sa.update(t.tokens)
             .where(t.tokens.c.token_id == token_id, t.tokens.c.revoked_at.is_(None))
-            .values(revoked_at=db.clock.now())
-        )
-        return revoked.rowcount == 1
+            .values(revoked_at=now)
+            .returning(*t.tokens.c)
+        ).first()
+        if revoked is not None:
+            before = _shown(_principal(revoked))
+            _audit(
+                tx,
+                now,
+                actor=actor,
+                action=action,
+                target=_target(token_id),
+                reason=reason,
+                request_id=request_id,
+                before=before,
+            )
+    return revoked is not None
+
+
+def listed(db: Database, *, ended: bool = False) -> list[OwnedToken]:
+    """Return the tokens in the order of their making; *ended*: also those that don't work any more."""
+    query = sa.select(t.tokens).order_by(t.tokens.c.created_at, t.tokens.c.token_id)
+    now = db.clock.now()
+    with db.read() as tx:
+        rows = tx.execute(query).all()
+    found = [OwnedToken(_principal(row), row.created_at, row.revoked_at, _works(row, now)) for row in rows]
+    return [each for each in found if ended or each.works]
 
 
 def tokens(db: Database) -> list[Principal]:
     """Return the callers whose tokens work now, in the order of their making."""
-    query = (
-        sa.select(t.tokens)
-        .where(
-            t.tokens.c.revoked_at.is_(None),
-            sa.or_(t.tokens.c.expires_at.is_(None), t.tokens.c.expires_at > db.clock.now()),
-        )
-        .order_by(t.tokens.c.created_at, t.tokens.c.token_id)
-    )
-    with db.read() as tx:
-        return [_principal(row) for row in tx.execute(query)]
+    return [each.principal for each in listed(db)]
 
 
 def working(db: Database, token_ids: Collection[str]) -> dict[str, Principal]:
@@ -208,10 +238,24 @@ def working(db: Database, token_ids: Collection[str]) -> dict[str, Principal]:
     return found
 
 
-def create_login(db: Database, *, role: Role = Role.ADMIN, lifetime: timedelta = LOGIN_LIFETIME) -> str:
-    """Make a login code that opens one browser session, and return it. Atomic.
+def create_login(
+    db: Database,
+    *,
+    role: Role = Role.ADMIN,
+    lifetime: timedelta = LOGIN_LIFETIME,
+    actor: str = OURSELVES,
+    request_id: str | None = None,
+) -> str:
+    """Make a login code that opens one browser session, and return it; with an entry in the audit. Atomic.
 
     Codes that expired unused or were used long ago are removed on the way.
+
+    Args:
+        db: the ledger.
+        role: what the browser may do.
+        lifetime: how long the code is good.
+        actor: who makes it, for the audit.
+        request_id: the request that asks, for the audit.
     """
     code = secrets.token_hex(32)
     with db.write() as tx:
@@ -225,11 +269,20 @@ def create_login(db: Database, *, role: Role = Role.ADMIN, lifetime: timedelta =
                 expires_at=now + lifetime,
             )
         )
+        _audit(
+            tx,
+            now,
+            actor=actor,
+            action="login.create",
+            target=_login(code),
+            request_id=request_id,
+            after={"role": role.value},
+        )
     return code
 
 
-def redeem(db: Database, code: str, *, name: str = "browser") -> NewToken:
-    """Use a login code up, and return the session token that it is good for.
+def redeem(db: Database, code: str, *, name: str = "browser", request_id: str | None = None) -> NewToken:
+    """Use a login code up, and return the session token that it is good for; with an entry in the audit.
 
     Atomic: of many callers one gets it.
 
@@ -250,7 +303,88 @@ def redeem(db: Database, code: str, *, name: str = "browser") -> NewToken:
             raise TokenInvalid(
                 _NO_LOGIN, hint="Each link works once and for a quarter of an hour: ask for a new one."
             )
-        return _insert(tx, now, name=name, role=Role(role), lifetime=SESSION_LIFETIME, sessions=None)
+        made = _insert(tx, now, name=name, role=Role(role), lifetime=SESSION_LIFETIME, sessions=None)
+        after = {"token": made.principal.token_id, **_shown(made.principal)}
+        _audit(
+            tx,
+            now,
+            actor=made.principal.actor,
+            action="login.redeem",
+            target=_login(code),
+            request_id=request_id,
+            after=after,
+        )
+    return made
+
+
+def _audit(
+    tx: sa.Connection,
+    now: datetime,
+    *,
+    actor: str,
+    action: str,
+    target: str,
+    reason: str = "",
+    request_id: str | None = None,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> None:
+    audit.append_in(
+        tx,
+        now,
+        actor=actor,
+        action=action,
+        target=target,
+        reason=storable(reason, "reason").strip(),
+        outcome="accepted",
+        request_id=request_id,
+        before=before,
+        after=after,
+    )
+
+
+def _target(token_id: str) -> str:
+    return f"token:{token_id}"
+
+
+def _login(code: str) -> str:
+    # the same name for its making and its use; nobody finds the code by it
+    return f"login:{digest_of(code.encode('utf-8', 'surrogatepass'))[7:19]}"
+
+
+def _shown(principal: Principal) -> dict[str, Any]:
+    """Return what the audit keeps of a token."""
+    sessions = None if principal.sessions is None else sorted(principal.sessions)
+    return {
+        "name": principal.name,
+        "role": principal.role.value,
+        "sessions": sessions,
+        "expires_at": rfc3339(principal.expires_at),
+    }
+
+
+def _check_sessions(role: Role, sessions: Sequence[str] | None) -> None:
+    if sessions is None:
+        return
+    if role is Role.ADMIN:
+        raise UsageError(
+            "An admin sees everything, and lets others in: its token can't be for some sessions only.",
+            hint="Make it an operator's or a viewer's, or leave the sessions out.",
+        )
+    if len(sessions) > MOST_SESSIONS:
+        raise UsageError(
+            f"A token can't be for {len(sessions)} sessions.", hint=f"Name {MOST_SESSIONS} at most."
+        )
+    for session in sessions:
+        if not _SESSION.fullmatch(session):
+            raise UsageError(
+                f"{session!r} is no session's id.",
+                hint="Letters, digits, '.', '_', ':' and '-', at most 128, beginning with a letter or digit.",
+            )
+
+
+def _works(row: sa.Row[Any], now: datetime) -> bool:
+    return row.revoked_at is None and (row.expires_at is None or row.expires_at > now)
 
 
 def _insert(

@@ -14,7 +14,16 @@ from autocode.jobs.clock import rfc3339
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 
-__all__ = ["GENESIS", "CalledOff", "append", "append_in", "broken_link", "called_off", "entries"]
+__all__ = [
+    "GENESIS",
+    "CalledOff",
+    "append",
+    "append_in",
+    "broken_link",
+    "broken_link_in",
+    "called_off",
+    "entries",
+]
 
 GENESIS: Final = digest_of(b"")
 """What the first entry names as the one before it."""
@@ -38,6 +47,7 @@ def append(
     reason: str,
     outcome: str,
     data: Mapping[str, Any] | None = None,
+    request_id: str | None = None,
 ) -> int:
     """Append an entry in a transaction of its own; see :func:`append_in`. Atomic."""
     with db.write() as tx:
@@ -50,6 +60,7 @@ def append(
             reason=reason,
             outcome=outcome,
             data=data,
+            request_id=request_id,
         )
 
 
@@ -63,6 +74,9 @@ def append_in(
     reason: str,
     outcome: str,
     data: Mapping[str, Any] | None = None,
+    request_id: str | None = None,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
 ) -> int:
     """Append an entry in the caller's transaction, so that the deed and its record are one.
 
@@ -77,6 +91,9 @@ def append_in(
         reason: why, in the actor's own words.
         outcome: what came of it.
         data: JSON values that say more.
+        request_id: the request that it was done by, where there was one; it goes into ``data``.
+        before: how what was changed stood before; it goes into ``data``.
+        after: how it stands now; it goes into ``data``.
 
     Returns:
         The entry's number.
@@ -88,6 +105,7 @@ def append_in(
         .returning(t.counters.c.value)
     )
     seq = int(tx.execute(counter).scalar_one())
+    said = {"request_id": request_id, "before": before, "after": after}
     before = tx.execute(sa.select(t.audit.c.digest).where(t.audit.c.seq == seq - 1)).scalar()
     entry = {
         "seq": seq,
@@ -97,7 +115,7 @@ def append_in(
         "target": target,
         "reason": reason,
         "outcome": outcome,
-        "data": dict(data or {}),
+        "data": {**(data or {}), **{name: value for name, value in said.items() if value is not None}},
         "previous": before or GENESIS,
     }
     tx.execute(sa.insert(t.audit).values(**entry, digest=_digest(entry)))
@@ -136,11 +154,18 @@ def broken_link(db: Database) -> int | None:
     """Return the number of the first entry that was altered, removed or inserted, or ``None``.
 
     The ledger's own count of entries shows what was cut off or added at the end. No key is involved: a
-    person who rewrites every later entry and the count leaves no trace here.
+    person who rewrites every later entry and the count leaves no trace here, but doesn't pass a check against
+    a head that was saved elsewhere: :func:`autocode.jobs.ledger.audit_log.verify`.
     """
+    with db.read(patient=True) as tx:
+        return broken_link_in(tx)
+
+
+def broken_link_in(tx: sa.Connection) -> int | None:
+    """Return what :func:`broken_link` does, in the caller's transaction."""
     query = sa.select(t.audit).order_by(t.audit.c.seq).execution_options(yield_per=1000)
     previous, seen = GENESIS, 0
-    with db.read() as tx, tx.execute(query) as found:
+    with tx.execute(query) as found:
         count = tx.execute(sa.select(t.counters.c.value).where(t.counters.c.name == "audit")).scalar_one()
         for row in found:
             seen += 1

@@ -10,6 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from autocode.jobs.ledger import schema as t
+from autocode.jobs.ledger import scopes
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.ledger.listing import Filter
 
@@ -51,12 +52,12 @@ class Scope:
         chosen = self._filter().conditions()
         return chosen if self.job_id is None else [*chosen, t.jobs.c.job_id == self.job_id]
 
-    def admits(self, job_id: str, session_id: str | None) -> bool:
-        """Say of one job what :meth:`conditions` say of many; job and session never change their tie."""
+    def admits(self, job_id: str, session_id: str | None, sessions: frozenset[str]) -> bool:
+        """Say of one job what :meth:`conditions` say of many; job and sessions never change their tie."""
         return (
             (self.job_id is None or job_id == self.job_id)
             and (self.session_id is None or session_id == self.session_id)
-            and (self.sessions is None or session_id in self.sessions)
+            and scopes.covers(self.sessions, sessions)
         )
 
     def _filter(self) -> Filter:
@@ -69,13 +70,23 @@ EVERY_JOB: Final = Scope()
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A stamped event: ``data`` is the resource right after the fact, without its history."""
+    """A stamped event.
+
+    Args:
+        cursor: its number.
+        type: what happened.
+        job_id: to which job.
+        at: when.
+        data: the resource right after the fact, without its history.
+        sessions: those of the job, which decide who may be told.
+    """
 
     cursor: int
     type: str
     job_id: str
     at: datetime
     data: dict[str, Any]
+    sessions: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +130,10 @@ def stretch(db: Database, after: int, *, scope: Scope = EVERY_JOB, limit: int = 
         if not scope.is_open:
             query = query.join(t.jobs, t.jobs.c.job_id == t.events.c.job_id).where(*scope.conditions())
         rows = tx.execute(query.order_by(t.events.c.cursor).limit(limit)).all()
-    told = tuple(Told(row.cursor, row.type, row.job_id, row.at, row.data) for row in rows)
+        sessions = scopes.of_jobs(tx, {row.job_id for row in rows})
+    told = tuple(
+        Told(row.cursor, row.type, row.job_id, row.at, row.data, sessions[row.job_id]) for row in rows
+    )
     reached = told[-1].cursor if len(told) == limit else max(after, upto)
     return Stretch(told, reached, newest)
 

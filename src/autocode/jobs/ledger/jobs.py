@@ -14,6 +14,7 @@ from autocode.jobs import crash
 from autocode.jobs.canonical import canonical_json, digest_of
 from autocode.jobs.errors import JobConflict, JobNotFound, UsageError
 from autocode.jobs.ledger import schema as t
+from autocode.jobs.ledger import scopes
 from autocode.jobs.ledger.database import Database, insert_missing
 from autocode.jobs.ledger.events import Fact, record
 from autocode.jobs.model import TERMINAL, JobStatus
@@ -55,6 +56,7 @@ class NewJob:
         origin: ``cli``, ``api`` or ``prefect``.
         file_saved_at: when the file was saved whose save caused the job.
         idempotency_key: the caller's name for this very request: sent again, it finds the same job.
+        reads: the sessions that the payload reads; ``None`` where the kind can't say, which counts as all.
     """
 
     job_id: str
@@ -67,6 +69,12 @@ class NewJob:
     origin: str = "cli"
     file_saved_at: datetime | None = field(default=None)
     idempotency_key: str | None = None
+    reads: frozenset[str] | None = None
+
+    @property
+    def sessions(self) -> frozenset[str]:
+        """The job's sessions, as :mod:`autocode.jobs.ledger.scopes` has them."""
+        return scopes.sessions_of(self.session_id, self.reads)
 
 
 def fingerprint(kind: str, payload: Mapping[str, Any]) -> str:
@@ -256,6 +264,7 @@ def _insert(tx: sa.Connection, new: NewJob, now: datetime, flow_run_id: str | No
     )
     if not created:
         return False
+    scopes.keep(tx, new.job_id, new.sessions)
     tx.execute(
         sa.insert(t.statuses).values(
             job_id=new.job_id,

@@ -16,6 +16,7 @@ from autocode.jobs.canonical import canonical_json, digest_of
 from autocode.jobs.clock import parse_time, rfc3339
 from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import schema as t
+from autocode.jobs.ledger import scopes
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.ledger.queries import load_many, newest_first, resource
 from autocode.jobs.ledger.words import storable
@@ -37,7 +38,8 @@ class Filter:
         reason: dead for one of these reasons. Dead letters are all but ``cancelled``.
         kind: of this kind.
         session_id: of this session.
-        sessions: of one of these sessions: what the reader may see. The empty set means no job.
+        sessions: what the reader may see, by the rule of ``ledger.scopes``: jobs all of whose sessions
+            are among these. The empty set means no job.
         origin: asked for by ``cli``, ``api`` or ``prefect``.
         q: this text is part of the job's id, its kind or its session's id; capitals don't matter.
 
@@ -65,11 +67,11 @@ class Filter:
         columns: tuple[tuple[sa.Column[Any], frozenset[Any] | None], ...] = (
             (t.statuses.c.status, self.status),
             (t.statuses.c.reason, self.reason),
-            (t.jobs.c.session_id, self.sessions),
         )
         found += [column.in_(sorted(map(str, some))) for column, some in columns if some is not None]
         exact = {"kind": self.kind, "session_id": self.session_id, "origin": self.origin}
         found += [t.jobs.c[name] == value for name, value in exact.items() if value is not None]
+        found += scopes.conditions(self.sessions)
         if self.q:
             places = (t.jobs.c.job_id, t.jobs.c.kind, t.jobs.c.session_id)
             found.append(sa.or_(*(place.icontains(self.q, autoescape=True) for place in places)))

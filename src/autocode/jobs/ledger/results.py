@@ -127,7 +127,9 @@ def reject_result(db: Database, job_id: str, n: int, error: Mapping[str, Any]) -
         )
 
 
-def request_cancel(db: Database, job_id: str, *, actor: str = "", reason: str = "") -> bool:
+def request_cancel(
+    db: Database, job_id: str, *, actor: str = "", reason: str = "", request_id: str | None = None
+) -> bool:
     """Ask for the job's end, unless it has a result or is over. Excludes ``commit_result``. Idempotent.
 
     A running attempt hears of it with its next renewal and ends itself; one that doesn't is ended by
@@ -140,6 +142,7 @@ def request_cancel(db: Database, job_id: str, *, actor: str = "", reason: str = 
             entry in the audit: ``accepted``, or ``accepted: already called off`` in the same transaction, or
             ``refused: job-finished``.
         reason: why, in the actor's own words.
+        request_id: the request that asks, for the audit.
 
     Returns:
         Whether the job is called off, by this call or an earlier one; with an actor always true.
@@ -156,7 +159,8 @@ def request_cancel(db: Database, job_id: str, *, actor: str = "", reason: str = 
     with db.write() as tx:
         now = db.clock.now()
         outcome = _cancel(tx, job_id, who, now)
-        status = tx.execute(sa.select(t.statuses.c.status).where(t.statuses.c.job_id == job_id)).scalar_one()
+        table = t.statuses.c
+        found = tx.execute(sa.select(table.status, table.rev).where(table.job_id == job_id)).one()
         # the refusal changes nothing else, so its entry needs no transaction of its own
         audit.append_in(
             tx,
@@ -166,9 +170,14 @@ def request_cancel(db: Database, job_id: str, *, actor: str = "", reason: str = 
             target=job_id,
             reason=who["reason"],
             outcome=outcome or f"refused: {JobFinished.type}",
+            request_id=request_id,
+            before={"status": found.status, "rev": found.rev},
+            after=None if outcome is None else {"cancel_requested": True},
         )
     if outcome is None:
-        raise JobFinished(f"Job {job_id} has a result or is over, so it can't be called off.", status=status)
+        raise JobFinished(
+            f"Job {job_id} has a result or is over, so it can't be called off.", status=found.status
+        )
     return True
 
 

@@ -68,6 +68,7 @@ class _Asked:
     start: Start
     expected_rev: int | None
     attempts: int
+    request_id: str | None
 
 
 def request_retry(
@@ -79,6 +80,7 @@ def request_retry(
     start: Start = "checkpoint",
     expected_rev: int | None = None,
     attempts: int = ATTEMPTS,
+    request_id: str | None = None,
 ) -> None:
     """Give a dead job further attempts, the first of them due at once: one transaction, audit included.
 
@@ -95,6 +97,7 @@ def request_retry(
             are recorded as done aren't repeated in either case.
         expected_rev: the revision that the actor saw; ``None``: any.
         attempts: how many more may fail before the job is dead again.
+        request_id: the request that asks, for the audit.
 
     Raises:
         JobNotDead: the job isn't dead, or was told to be before the latest that happened to it.
@@ -110,15 +113,18 @@ def request_retry(
     if not 1 <= attempts <= MOST_ATTEMPTS:
         raise UsageError(f"{attempts} further attempts make no sense.", hint=f"Ask for 1 to {MOST_ATTEMPTS}.")
     actor, reason = required(actor, "actor"), required(reason, "reason")
-    asked = _Asked(job_id, actor, reason, start, expected_rev, attempts)
+    asked = _Asked(job_id, actor, reason, start, expected_rev, attempts, request_id)
     with db.write() as tx:
         jobs.lock(tx, job_id)
         now = db.clock.now()
-        refusal = _refusal(tx, asked)
+        status = tx.execute(sa.select(t.statuses).where(t.statuses.c.job_id == job_id)).one()
+        refusal = _refusal(tx, asked, status)
+        before = {"status": status.status, "rev": status.rev, "max_attempts": status.max_attempts}
         if refusal is None:
-            _retry(tx, asked, now)
+            after = _retry(tx, asked, now)
+            _audit(tx, asked, "accepted", now, before=before, after=after)
         else:
-            _audit(tx, asked, f"refused: {refusal.type}", now, refusal.data)
+            _audit(tx, asked, f"refused: {refusal.type}", now, before=before)
     if refusal is not None:
         raise refusal
 
@@ -176,9 +182,8 @@ def _untold(tx: sa.Connection, job_id: str) -> bool:
     return tx.execute(query).first() is not None
 
 
-def _refusal(tx: sa.Connection, asked: _Asked) -> JobNotDead | RevisionMoved | None:
+def _refusal(tx: sa.Connection, asked: _Asked, status: sa.Row[Any]) -> JobNotDead | RevisionMoved | None:
     """Return why not, unless the job is dead, everybody was told so, and nothing happened since."""
-    status = tx.execute(sa.select(t.statuses).where(t.statuses.c.job_id == asked.job_id)).one()
     untold = _untold(tx, asked.job_id)
     if asked.expected_rev is not None and (status.rev != asked.expected_rev or untold):
         return RevisionMoved(
@@ -191,7 +196,8 @@ def _refusal(tx: sa.Connection, asked: _Asked) -> JobNotDead | RevisionMoved | N
     return None
 
 
-def _retry(tx: sa.Connection, asked: _Asked, now: datetime) -> None:
+def _retry(tx: sa.Connection, asked: _Asked, now: datetime) -> dict[str, Any]:
+    """Do it; return what the job has now, for the audit."""
     rows = tx.execute(
         sa.select(t.attempts).where(t.attempts.c.job_id == asked.job_id).order_by(t.attempts.c.n)
     ).all()
@@ -213,7 +219,7 @@ def _retry(tx: sa.Connection, asked: _Asked, now: datetime) -> None:
         values["fresh_fence"] = fence.scalar_subquery()
     tx.execute(sa.update(t.jobs).where(t.jobs.c.job_id == asked.job_id).values(**values))
     attempt_rows.plan(tx, asked.job_id, n, now)
-    _audit(tx, asked, "accepted", now, {"attempt": n, "max_attempts": values["max_attempts"]})
+    return {"attempt": n, "max_attempts": values["max_attempts"]}
 
 
 def _close_unbegun(tx: sa.Connection, latest: sa.Row[Any], now: datetime) -> None:
@@ -223,7 +229,15 @@ def _close_unbegun(tx: sa.Connection, latest: sa.Row[Any], now: datetime) -> Non
     )
 
 
-def _audit(tx: sa.Connection, asked: _Asked, outcome: str, now: datetime, more: dict[str, Any]) -> None:
+def _audit(
+    tx: sa.Connection,
+    asked: _Asked,
+    outcome: str,
+    now: datetime,
+    *,
+    before: dict[str, Any],
+    after: dict[str, Any] | None = None,
+) -> None:
     audit.append_in(
         tx,
         now,
@@ -232,5 +246,8 @@ def _audit(tx: sa.Connection, asked: _Asked, outcome: str, now: datetime, more: 
         target=asked.job_id,
         reason=asked.reason,
         outcome=outcome,
-        data={"start": asked.start, "expected_rev": asked.expected_rev, **more},
+        data={"start": asked.start, "expected_rev": asked.expected_rev},
+        request_id=asked.request_id,
+        before=before,
+        after=after,
     )

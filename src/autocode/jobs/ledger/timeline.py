@@ -102,7 +102,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A person asked for a retry or a cancel; ``data`` has what the audit keeps beside it."""
+    """Somebody asked for the job, a retry or a cancel; ``data`` has what the audit keeps beside it."""
 
     at: datetime
     action: str
@@ -258,11 +258,7 @@ def _result(job: sa.Row[Any]) -> Iterator[Entry]:
 
 
 def _asked(tx: sa.Connection, job_id: str) -> Iterator[Entry]:
-    query = (
-        sa.select(t.audit)
-        .where(t.audit.c.target == job_id, t.audit.c.action.in_(("retry", "cancel")))
-        .order_by(t.audit.c.seq)
-    )
+    query = sa.select(t.audit).where(t.audit.c.target == job_id).order_by(t.audit.c.seq)
     for row in tx.execute(query):
         yield Asked(row.at, row.action, row.actor, row.reason, row.outcome, row.data)
 

@@ -7,6 +7,7 @@ from autocode.jobs.engine.steps import job_flow, step_task
 from autocode.jobs.testing import scenarios as s
 
 _noop = (step_task(s.nothing),)
+_reader = (step_task(s.read_nothing),)
 _ten_steps = (step_task(s.part), step_task(s.join))
 _flaky = (step_task(s.sometimes),)
 _permanent = (step_task(s.never),)
@@ -23,6 +24,13 @@ _stubborn = (step_task(s.stubborn_step),)
 async def noop(witness: str, salt: str = "") -> str:
     """Do nothing."""
     return await run_attempt(s.NOOP, {"witness": witness, "salt": salt}, _noop)
+
+
+@job_flow(s.READER)
+async def reader(witness: str, salt: str = "", sessions: list[str] | None = None) -> str:
+    """Say which sessions are read, and read none."""
+    payload = {"witness": witness, "salt": salt, "sessions": sessions}
+    return await run_attempt(s.READER, payload, _reader)
 
 
 @job_flow(s.TEN_STEPS)

@@ -26,6 +26,7 @@ __all__ = [
     "FLAKY",
     "NOOP",
     "PERMANENT",
+    "READER",
     "SLOW",
     "STUBBORN",
     "TEN_STEPS",
@@ -35,6 +36,7 @@ __all__ = [
     "FlakyPayload",
     "Part",
     "Payload",
+    "ReaderPayload",
     "SlowPayload",
     "witnessed",
 ]
@@ -76,6 +78,12 @@ class ErrandPayload(Payload):
     seconds: float = 1.0
 
 
+class ReaderPayload(Payload):
+    """Which sessions a job says that it reads; ``None``: it can't say."""
+
+    sessions: tuple[str, ...] | None = ()
+
+
 class Part(BaseModel):
     """The inputs of one step: its number, and what its output depends on."""
 
@@ -93,7 +101,13 @@ class _Witnessed(Part):
 
 def _kind(name: str, flow: str, payload: type[Payload], **options: Any) -> Kind[Any]:
     backoff = Backoff(first=0.1, factor=2.0, ceiling=1.0)
-    defaults: dict[str, Any] = {"max_attempts": 3, "time_limit": 120.0, "backoff": backoff}
+    defaults: dict[str, Any] = {
+        "max_attempts": 3,
+        "time_limit": 120.0,
+        "backoff": backoff,
+        # none of them reads a session
+        "sessions": lambda _: frozenset(),
+    }
     return register(Kind(f"scenario-{name}", payload=payload, flow=f"{_FLOWS}:{flow}", **defaults | options))
 
 
@@ -107,6 +121,12 @@ SLOW: Final = _kind("slow", "slow", SlowPayload)
 ERRAND: Final = _kind("errand", "errand", ErrandPayload, max_attempts=20)
 WEAK: Final = _kind("weak", "weak", FlakyPayload)
 UNLUCKY: Final = _kind("unlucky", "unlucky", FlakyPayload)
+READER: Final = _kind(
+    "reader",
+    "reader",
+    ReaderPayload,
+    sessions=lambda payload: None if payload.sessions is None else frozenset(payload.sessions),
+)
 STUBBORN: Final = _kind("stubborn", "stubborn", SlowPayload, time_limit=2.0, max_attempts=1)
 
 _QUICK: Final = StepRetries(count=3, backoff=Backoff(first=0.05, factor=2.0, ceiling=0.2))
@@ -138,6 +158,17 @@ def nothing(context: StepContext, inputs: Part) -> Produced:
 @NOOP.main
 async def _noop(job: JobContext[Payload]) -> Produced:
     return await job.step(nothing, Part(number=0, salt=job.payload.salt))
+
+
+@READER.step
+def read_nothing(context: StepContext, inputs: Part) -> Produced:
+    """Leave one small object."""
+    return context.put([f"read {inputs.salt}".encode()], _TEXT)
+
+
+@READER.main
+async def _reader(job: JobContext[ReaderPayload]) -> Produced:
+    return await job.step(read_nothing, Part(number=0, salt=job.payload.salt))
 
 
 @TEN_STEPS.step
