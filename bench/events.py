@@ -74,7 +74,8 @@ def as_markdown(document: dict[str, Any]) -> str:
     ]
     return (
         f"{conditions_of(facts)} {document['jobs']} jobs, one after the other. "
-        f"Load {facts['load_before']:.1f} before, {facts['load_after']:.1f} after. {document['seconds']} s in all.\n\n"
+        f"Load {facts['load_before']:.1f} before, {facts['load_after']:.1f} after. "
+        f"{document['seconds']} s in all.\n\n"
         f"{table((*head, 'p99', 'reads a second'), rows)}"
     )
 

@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import InvalidStatus
 
 from api_served import until
 from api_world import complete, kill
@@ -249,6 +250,15 @@ def test_a_cookie_needs_a_page_of_ours(port: Port) -> None:
         assert page.next()["type"] == "resumed"
 
     assert port.socket(token=None, headers=cookie).closed()[0] == 4403
+
+
+@pytest.mark.parametrize("header", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}])
+def test_a_foreign_page_gets_no_socket(port: Port, header: dict[str, str]) -> None:
+    """A page of another origin is refused before a socket is open, whatever it brings along."""
+    with pytest.raises(InvalidStatus) as refused:
+        port.socket(headers=header)
+
+    assert refused.value.response.status_code == 403
 
 
 def test_what_one_may_not_see_does_not_exist(port: Port) -> None:
