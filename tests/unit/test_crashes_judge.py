@@ -262,6 +262,10 @@ CORRUPTIONS: dict[str, tuple[str, Change]] = {
         "records of effects",
         ledger(recorded=[RecordedEffect("charge:a", 1, done=False)]),
     ),
+    "an effect that an attempt began after its end": (
+        "fence of effects",
+        ledger(recorded=[RecordedEffect("charge:a", 1, done=True, late=True)]),
+    ),
     "one attempt too many": (
         "number of attempts",
         both(
@@ -438,6 +442,13 @@ def test_a_repeated_delivery_is_right_where_an_effect_lost_its_record() -> None:
 
     assert judged(again, may_redeliver=True) == []
     assert broken(judged(twice, may_redeliver=True)) == {"effects"}
+
+
+def test_times_are_not_compared_where_a_clock_was_put_wrong() -> None:
+    """An intent that seems to be an hour behind its attempt's end proves nothing then."""
+    late = ledger(recorded=[RecordedEffect("charge:a", 1, done=True, late=True)])(GOOD)
+
+    assert judged(late, clocks_agree=False) == []
 
 
 def test_a_step_may_cure_by_itself_the_error_that_the_fault_gave_it() -> None:

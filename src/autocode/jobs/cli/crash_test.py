@@ -240,7 +240,9 @@ def _tell(screen: Screen, verdict: Judged) -> None:
 def _how(verdict: Judged) -> str:
     times = verdict.times
     told = {"noticed": times.notice, "next attempt": times.next_attempt, "complete": times.complete}
-    after = [f"{what} after {seconds:.1f} s" for what, seconds in told.items() if seconds is not None]
+    # what was over in the very moment isn't said to have been over before it
+    known = {what: round(seconds, 1) + 0.0 for what, seconds in told.items() if seconds is not None}
+    after = [f"{what} after {seconds:.1f} s" for what, seconds in known.items()]
     missed = [] if verdict.reached else ["it never came to that point"]
     return ", ".join([*missed, *after, f"{verdict.seconds:.0f} s in all"])
 

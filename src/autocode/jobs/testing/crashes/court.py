@@ -33,6 +33,9 @@ _SETTLE_SECONDS: Final = 90.0
 
 _LOOK_SECONDS: Final = 0.2
 
+_CLOCKS: Final = frozenset({Fault.CLOCK_BACK, Fault.CLOCK_FORWARD})
+"""Faults after which persisted times say nothing about how long something took, or what came first."""
+
 _RUNNERS: Final = frozenset({Victim.CHILD, Victim.WORKER, Victim.EVERYTHING})
 """Victims among which is the process that runs the job."""
 
@@ -187,7 +190,7 @@ class Court:
         )
 
     def _times(self, case: Case, hearing: Hearing) -> tuple[float | None, float | None, float | None]:
-        if case.fault in {Fault.CLOCK_BACK, Fault.CLOCK_FORWARD}:
+        if case.fault in _CLOCKS:
             return None, None, None
         mine = t.attempts.c.job_id == hearing.job_id
         with self._db.read() as tx:
@@ -218,6 +221,7 @@ def _judged(case: Case, hearing: Hearing, evidence: Evidence) -> list[Violation]
         may_redeliver=runner
         and (case.point == "effect.after-call" or not case.point.startswith(_CHILDS_POINTS)),
         own_retries=1 if case.fault is Fault.FULL_DISK else 0,
+        clocks_agree=case.fault not in _CLOCKS,
     )
 
 

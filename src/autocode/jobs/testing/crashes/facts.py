@@ -65,11 +65,15 @@ class CheckpointRow:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEffect:
-    """An effect: the attempt that intended it first, and whether it is known to have happened."""
+    """An effect: the attempt that intended it first, and whether it is known to have happened.
+
+    *late* is whether that attempt was over by then, as the wall clock has it.
+    """
 
     key: str
     attempt: int
     done: bool
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +172,22 @@ def _checkpoint_events(tx: sa.Connection, job_id: str) -> dict[int, list[int]]:
 
 
 def _recorded(tx: sa.Connection, job_id: str) -> list[RecordedEffect]:
-    query = sa.select(t.effects).where(t.effects.c.job_id == job_id).order_by(t.effects.c.key)
-    return [RecordedEffect(row.key, row.attempt, row.done_at is not None) for row in tx.execute(query)]
+    of_attempt = sa.and_(t.attempts.c.job_id == t.effects.c.job_id, t.attempts.c.n == t.effects.c.attempt)
+    query = (
+        sa.select(t.effects, t.attempts.c.ended_at)
+        .join(t.attempts, of_attempt)
+        .where(t.effects.c.job_id == job_id)
+        .order_by(t.effects.c.key)
+    )
+    return [
+        RecordedEffect(
+            row.key,
+            row.attempt,
+            done=row.done_at is not None,
+            late=row.ended_at is not None and row.intent_at > row.ended_at,
+        )
+        for row in tx.execute(query)
+    ]
 
 
 def _references(tx: sa.Connection, job_id: str) -> frozenset[tuple[str, str]]:

@@ -25,6 +25,7 @@ def judge(
     one_attempt: bool = False,
     may_redeliver: bool = False,
     own_retries: int = 0,
+    clocks_agree: bool = True,
     bound: float = SHOWN_SECONDS,
 ) -> list[Violation]:
     """Return what is wrong, one violation each; empty where nothing is. Pure.
@@ -37,10 +38,18 @@ def judge(
         one_attempt: nothing that ran the job was struck.
         may_redeliver: the fault may fall between an effect and its record.
         own_retries: how many steps the fault gives an error that they may cure by themselves.
+        clocks_agree: nobody put a clock wrong.
         bound: for how many seconds a dead attempt may be shown as running.
     """
     expected = Expected(
-        undisturbed, effects, max_attempts_expected, one_attempt, may_redeliver, own_retries, bound
+        undisturbed=undisturbed,
+        effects=effects,
+        max_attempts=max_attempts_expected,
+        one_attempt=one_attempt,
+        may_redeliver=may_redeliver,
+        own_retries=own_retries,
+        clocks_agree=clocks_agree,
+        shown_seconds=bound,
     )
     return [
         Violation(evidence.job_id, name, wanted, found)

@@ -40,6 +40,7 @@ class Expected:
         max_attempts: how many attempts may be used.
         one_attempt: nothing that ran the job was struck, so it takes exactly one.
         may_redeliver: the fault may fall between an effect and its record, so that it is asked for again.
+        clocks_agree: nobody put a clock wrong, so that persisted times can be compared.
         own_retries: how many steps may run again within an attempt, after an error that the fault gave them.
         shown_seconds: how long a dead attempt may be shown as running.
     """
@@ -50,6 +51,7 @@ class Expected:
     one_attempt: bool
     may_redeliver: bool
     own_retries: int
+    clocks_agree: bool
     shown_seconds: float
 
 
@@ -149,6 +151,13 @@ def _recorded(evidence: Evidence, _: Expected) -> Iterator[_Breach]:
     for each in evidence.ledger.recorded:
         if not each.done:
             yield f"the effect {each.key} recorded as done", f"an intent of attempt {each.attempt}"
+
+
+def _intents(evidence: Evidence, expected: Expected) -> Iterator[_Breach]:
+    """No process begins an effect once its attempt is over."""
+    for each in evidence.ledger.recorded:
+        if each.late and expected.clocks_agree:
+            yield f"no intent of {each.key} by attempt {each.attempt} after its end", "one"
 
 
 def _attempt_numbers(evidence: Evidence, expected: Expected) -> Iterator[_Breach]:
@@ -277,6 +286,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "effects": _effects,
         "deliveries": _deliveries,
         "records of effects": _recorded,
+        "fence of effects": _intents,
         "number of attempts": _attempt_numbers,
         "ends of attempts": _attempt_ends,
         "runs closed": _runs_closed,
