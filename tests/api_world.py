@@ -104,6 +104,8 @@ class Api:
     async def _end(self) -> None:
         self.service.watch.close()
         self.service.threads.close()
+        self.service.files.close()
+        self.service.views.close()
         # what was started and not awaited ends within the loop
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*rest, return_exceptions=True)

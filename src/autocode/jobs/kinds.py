@@ -250,6 +250,8 @@ class Kind(Generic[P]):
         backoff: pauses between attempts.
         time_limit: seconds that one attempt may run.
         roots: gives pointer and name of each root in a payload; a request with an unknown one is refused.
+        snapshots: gives pointer and digest of each snapshot in a payload; a request with one that its caller
+            may not use is refused, and the job holds the others.
     """
 
     def __init__(
@@ -263,6 +265,7 @@ class Kind(Generic[P]):
         backoff: Backoff | None = None,
         time_limit: float = 3600.0,
         roots: Callable[[P], Iterable[tuple[str, str]]] = lambda _: (),
+        snapshots: Callable[[P], Iterable[tuple[str, str]]] = lambda _: (),
     ) -> None:
         self.name = name
         self.payload = payload
@@ -275,6 +278,7 @@ class Kind(Generic[P]):
         self._main: Main[P] | None = None
         self._summary: Summary | None = None
         self.roots: Callable[[P], Iterable[tuple[str, str]]] = roots
+        self.snapshots: Callable[[P], Iterable[tuple[str, str]]] = snapshots
 
     @overload
     def step(self, body: StepBody[I]) -> Step[I]: ...

@@ -9,16 +9,31 @@ from typing import Final
 from fastapi import FastAPI
 
 from autocode.jobs import __version__
-from autocode.jobs.api import actions, health, listing, pages, problems, reading, submitting
+from autocode.jobs.api import (
+    actions,
+    health,
+    listing,
+    pages,
+    problems,
+    reading,
+    results,
+    snapshots,
+    submitting,
+    uploads,
+)
+from autocode.jobs.api.files import FileThreads
 from autocode.jobs.api.guard import Guard
 from autocode.jobs.api.service import Service
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import Threads
+from autocode.jobs.api.views import Views
 from autocode.jobs.api.watch import Watch
 from autocode.jobs.engine.system import System
 from autocode.jobs.ledger import glances
 
 __all__ = ["create_app"]
+
+_FILE_THREADS: Final = 8
 
 _ABOUT: Final = (
     "Durable background jobs: a job id at once, five honest states, a manual retry. "
@@ -41,12 +56,15 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
     """
     chosen = settings if settings is not None else Settings()
     threads = Threads(system.db.connections)
+    files = FileThreads(_FILE_THREADS)
     service = Service(
         system=system,
         settings=chosen,
         threads=threads,
         epoch=glances.epoch(system.db),
         watch=Watch(system.db, threads, chosen.waiters),
+        files=files,
+        views=Views(system.store, system.home.cache / "views", chosen.view_bytes),
     )
 
     @asynccontextmanager
@@ -54,6 +72,8 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         yield
         service.watch.close()
         threads.close()
+        files.close()
+        service.views.close()
 
     # no docs_url: those pages load their scripts from elsewhere
     app = FastAPI(
@@ -73,6 +93,9 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         reading.router,
         actions.router,
         pages.router,
+        uploads.router,
+        snapshots.router,
+        results.router,
     ):
         app.include_router(router)
     problems.install(app)

@@ -8,8 +8,10 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from autocode.jobs.api.files import FileThreads
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls, Threads
+from autocode.jobs.api.views import Views
 from autocode.jobs.api.watch import Watch
 from autocode.jobs.engine.system import System
 from autocode.jobs.ledger.database import Database
@@ -27,6 +29,9 @@ class Service:
         threads: where calls to the ledger run.
         epoch: the name of the ledger, which goes with every cursor.
         watch: holds requests until a job moves.
+        files: where files are read and written.
+        views: the views of results, made when somebody asks.
+        uploading: how many objects are being uploaded now.
         heard: the last counter that each leader showed, and the loop's time at which it was first seen.
     """
 
@@ -35,6 +40,9 @@ class Service:
     threads: Threads
     epoch: str
     watch: Watch
+    files: FileThreads
+    views: Views
+    uploading: int = 0
     heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from autocode.jobs.clock import Clock
 from autocode.jobs.engine.context import known_roots
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import HomeUnusable, JobConflict, KindUnknown, PayloadInvalid
-from autocode.jobs.ledger import jobs, queries
+from autocode.jobs.ledger import jobs, queries, uploads
 from autocode.jobs.ledger.access import Principal
 from autocode.jobs.ledger.jobs import Accepted, NewJob
 from autocode.jobs.request_errors import NotAllowed
@@ -66,7 +67,7 @@ async def enqueue(request: Request, service: Shared, calls: Calls, caller: Opera
     new = _new_job(body, key, service.db.clock)
     try:
         job, created = await calls(
-            _accept, service.system, new, service.settings.prefect_ui, named=body.job_id is not None
+            _accept, service.system, caller, new, service.settings.prefect_ui, named=body.job_id is not None
         )
     except JobConflict as conflict:
         seen = caller.sees(conflict.data.get("session_id"))
@@ -145,12 +146,38 @@ def _unknown_root(home: Home, new: NewJob) -> PayloadInvalid | None:
     )
 
 
-def _accept(system: System, new: NewJob, ui: str | None, *, named: bool) -> tuple[Job, bool]:
+def _hold_snapshots(tx: sa.Connection, caller: Principal, new: NewJob, now: datetime) -> None:
+    """Let the job hold the snapshots that it names.
+
+    Raises:
+        PayloadInvalid: there is no such snapshot, the caller may not see it, or it is of another session.
+    """
+    kind = kinds.get(new.kind)
+    named = list(kind.snapshots(kind.parse(new.payload)))
+    fields = [
+        {"pointer": f"/payload{place}", "detail": f"There is no snapshot {digest} for this job."}
+        for place, digest in named
+        if not uploads.hold_snapshot(
+            tx, caller, digest, session_id=new.session_id, job_id=new.job_id, now=now
+        )
+    ]
+    if fields:
+        raise PayloadInvalid(
+            " ".join(field["detail"] for field in fields),
+            hint="Name one with POST /v1/snapshots, with the session_id of the job if it has one.",
+            fields=fields,
+        )
+
+
+def _accept(
+    system: System, caller: Principal, new: NewJob, ui: str | None, *, named: bool
+) -> tuple[Job, bool]:
     """Accept *new* and read it back; *named*: the caller chose its id.
 
     Raises:
         JobConflict: id or key belong to another request; ``data['session_id']`` says whose.
-        PayloadInvalid: it names a root that nobody knows; a request that was accepted before is answered.
+        PayloadInvalid: it names a root that nobody knows, or a snapshot that isn't for it; a request that was
+            accepted before is answered.
     """
     db = system.db
     read: list[Job] = []
@@ -159,6 +186,8 @@ def _accept(system: System, new: NewJob, ui: str | None, *, named: bool) -> tupl
     def within(tx: sa.Connection, accepted: Accepted) -> None:
         if accepted.new and unknown is not None:
             raise unknown
+        if accepted.new:
+            _hold_snapshots(tx, caller, new, db.clock.now())
         read.append(queries.get_within(tx, accepted.job_id))
 
     try:

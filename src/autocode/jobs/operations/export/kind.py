@@ -34,7 +34,10 @@ EXPORT: Final = register(
         max_attempts=5,
         time_limit=6 * 3600.0,
         # a payload sorts its sources, so where each stood in the request isn't known
-        roots=lambda payload: [("/sources", source.root) for source in payload.sources],
+        roots=lambda payload: [("/sources", source.root) for source in payload.sources if source.root],
+        snapshots=lambda payload: [
+            ("/sources", source.snapshot) for source in payload.sources if source.snapshot is not None
+        ],
     )
 )
 
