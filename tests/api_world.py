@@ -131,7 +131,8 @@ class Bridge(httpx.BaseTransport):
         outgoing = httpx.Request(request.method, request.url, headers=request.headers, content=request.read())
         answer = await self._api.transport.handle_async_request(outgoing)
         content = await answer.aread()
-        return httpx.Response(answer.status_code, headers=answer.headers, content=content)
+        # a stream: what is given whole can't be read piece by piece
+        return httpx.Response(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(content))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from autocode.jobs.api import problems
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.ledger import jobs
 from ledger_world import new_job
+from results_world import exported
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 BLOCK = re.compile(r"```sh\n(?P<code>.*?)```(?:\n\n```output\n(?P<output>.*?)```)?", re.DOTALL)
@@ -36,10 +37,11 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
         with open_system(serving.home) as system:
             jobs.enqueue(system.db, new_job("broken"))
             kill(system.db, "broken")
+            exported(system, tmp_path, job_id="done")
         shell = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             cwd=tmp_path,
-            env={**os.environ, "AUTOCODE_HOME": str(serving.home.path), "DEAD": "broken"},
+            env={**os.environ, "AUTOCODE_HOME": str(serving.home.path), "DEAD": "broken", "DONE": "done"},
             capture_output=True,
             text=True,
             check=False,
@@ -51,7 +53,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     shown = [(block["output"] or "").strip() for block in blocks]
     pairs = [(one, two) for one, two in zip(printed, shown, strict=False) if two]
     assert [one for one, _ in pairs] == [two for _, two in pairs]
-    assert len(pairs) >= 6
+    assert len(pairs) >= 10
     assert "HTTP/1.1 202" in printed[1]
     assert "location: /v1/jobs/nightly-2026-01-05" in printed[1]
 

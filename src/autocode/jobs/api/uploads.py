@@ -216,7 +216,7 @@ def _announced(request: Request, limit: int) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise RequestInvalid("Content-Length is no number.")
     if int(text) > limit:
-        raise RequestTooLarge(f"An object has {limit:,} bytes at most.", limit=limit)
+        raise _too_large(limit)
     return int(text)
 
 
@@ -243,9 +243,14 @@ async def _blocks(request: Request, limit: int, seconds: float) -> AsyncIterator
         held += chunk
         size += len(chunk)
         if size > limit:
-            raise RequestTooLarge(f"An object has {limit:,} bytes at most.", limit=limit)
+            raise _too_large(limit)
         while len(held) >= _BLOCK:
             yield bytes(held[:_BLOCK])
             del held[:_BLOCK]
     if held:
         yield bytes(held)
+
+
+def _too_large(limit: int) -> RequestTooLarge:
+    hint = "Leave the file out, or ask whoever runs the service."
+    return RequestTooLarge(f"An object has {limit:,} bytes at most.", hint=hint, limit=limit)
