@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
@@ -12,19 +10,18 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from autocode.jobs.api.access import Viewer
-from autocode.jobs.api.content import Content, answer, damage_told, file_content, object_content
+from autocode.jobs.api.bundles import files_of, member_content
+from autocode.jobs.api.content import Content, answer, file_content, object_content
 from autocode.jobs.api.reading import visible_job
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
 from autocode.jobs.api.views import Made
-from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger.access import Principal
 from autocode.jobs.model import TERMINAL, JobStatus
-from autocode.jobs.operations.export.payload import ENTRY_TYPE, MANIFEST_TYPE, NORMAL_FORM_TYPE, RAW_TYPE
-from autocode.jobs.operations.export.views import BagFile, bag_files, bag_name, load_manifest
-from autocode.jobs.request_errors import MemberNotFound, ResultDamaged, ResultExpired, ResultNotReady
+from autocode.jobs.operations.export.payload import MANIFEST_TYPE
+from autocode.jobs.operations.export.views import bag_name
+from autocode.jobs.request_errors import MemberNotFound, ResultExpired, ResultNotReady
 from autocode.jobs.resource import Job, Result
-from autocode.jobs.store import ObjectStore
 
 __all__ = ["router"]
 
@@ -36,17 +33,6 @@ _BINARY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary
 _PROBLEM: Final[dict[str, Any]] = {"application/problem+json": {}}
 _PAUSE: Final = 2
 
-_REMEMBERED: Final = 8
-_SMALL: Final = 8 << 20
-"""Bytes of a manifest whose files are remembered from one request to the next."""
-
-_TYPES: Final = (
-    (".report.json", ENTRY_TYPE),
-    (".jsonl", NORMAL_FORM_TYPE),
-    (".raw", RAW_TYPE),
-    (".txt", "text/plain; charset=utf-8"),
-    ("manifest.json", MANIFEST_TYPE),
-)
 _ENDINGS: Final = {
     MANIFEST_TYPE: ".json",
     "application/json": ".json",
@@ -228,46 +214,7 @@ async def member(job_id: str, member: str, asked: Asked) -> Response:
     """Read a file of an export's bundle by its path, such as `manifest.json` or `data/sessions/…`."""
     made = await asked.export(job_id)
     store = asked.service.system.store
-    found = await asked.service.files(_files_of, store, made)
+    found = await asked.service.files(files_of, store, made)
     if member not in found:
         raise MemberNotFound(f"The result of job {job_id!r} has no such file.")
-    return await asked.answer(_member_content(store, found[member]))
-
-
-_remembering: Final = threading.Lock()
-_known: Final[OrderedDict[str, dict[str, BagFile]]] = OrderedDict()
-
-
-def _files_of(store: ObjectStore, made: Result) -> dict[str, BagFile]:
-    """Return the files of an export's bundle by their paths; those of small ones are remembered."""
-    with _remembering:
-        if made.digest in _known:
-            return _known[made.digest]
-    try:
-        with damage_told():
-            found = {file.path: file for file in bag_files(load_manifest(store, made.digest))}
-    except UsageError as error:
-        # committed as a manifest once, and by its digest still the same: a newer program wrote it
-        raise ResultDamaged(error.detail, hint=error.hint) from error
-    if made.size <= _SMALL:
-        with _remembering:
-            _known[made.digest] = found
-            while len(_known) > _REMEMBERED:
-                _known.popitem(last=False)
-    return found
-
-
-def _member_content(store: ObjectStore, file: BagFile) -> Content:
-    media_type = next((kind for ending, kind in _TYPES if file.path.endswith(ending)), RAW_TYPE)
-    name = file.path.rpartition("/")[2]
-    if file.content is None:
-        return object_content(store, file.sha256, size=file.size, media_type=media_type, name=name)
-    held = file.content
-    return Content(
-        f'"{file.sha256}"',
-        file.size,
-        media_type,
-        name,
-        lambda span: iter([held[span.start : span.end]]),
-        digest=file.sha256,
-    )
+    return await asked.answer(member_content(store, found[member]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
@@ -13,8 +13,8 @@ from autocode.jobs.api.access import Operator, Viewer
 from autocode.jobs.api.bodies import model_of, parse_json, read_text
 from autocode.jobs.api.models import Id
 from autocode.jobs.api.problems import JsonResponse
+from autocode.jobs.api.receiving import is_stored, put_object
 from autocode.jobs.api.service import Calls, Shared
-from autocode.jobs.api.uploads import put_object
 from autocode.jobs.canonical import digest_of, is_digest
 from autocode.jobs.clock import rfc3339
 from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, PayloadInvalid, UsageError
@@ -169,16 +169,8 @@ def _check_paths(members: Sequence[SnapshotFile]) -> None:
         )
 
 
-def _present(store: ObjectStore, sizes: dict[str, int]) -> frozenset[str]:
-    found = set()
-    for digest in sizes:
-        try:
-            if store.stat(digest) is not None:
-                found.add(digest)
-        except ObjectCorrupt:
-            # it is in quarantine: to be sent again
-            continue
-    return frozenset(found)
+def _present(store: ObjectStore, sizes: Mapping[str, int]) -> frozenset[str]:
+    return frozenset(digest for digest in sizes if is_stored(store, digest))
 
 
 def _check_uploaded(members: Sequence[SnapshotFile], present: frozenset[str]) -> None:
