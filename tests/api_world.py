@@ -104,6 +104,8 @@ class Api:
     async def _end(self) -> None:
         self.service.close()
         self.service.threads.close()
+        self.service.files.close()
+        self.service.views.close()
         # what was started and not awaited ends within the loop
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*rest, return_exceptions=True)
@@ -129,7 +131,8 @@ class Bridge(httpx.BaseTransport):
         outgoing = httpx.Request(request.method, request.url, headers=request.headers, content=request.read())
         answer = await self._api.transport.handle_async_request(outgoing)
         content = await answer.aread()
-        return httpx.Response(answer.status_code, headers=answer.headers, content=content)
+        # a stream: what is given whole can't be read piece by piece
+        return httpx.Response(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(content))
 
 
 @contextmanager

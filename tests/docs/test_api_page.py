@@ -22,6 +22,7 @@ from autocode.jobs.errors import JobNotFound
 from autocode.jobs.ledger import jobs
 from autocode.jobs.ledger.database import Database
 from ledger_world import look, new_job
+from results_world import exported
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 BLOCK = re.compile(r"```sh\n(?P<code>.*?)```(?:\n\n```output\n(?P<output>.*?)```)?", re.DOTALL)
@@ -42,6 +43,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
         with open_system(serving.home) as system:
             jobs.enqueue(system.db, new_job("broken"))
             kill(system.db, "broken")
+            exported(system, tmp_path, job_id="done")
             with reconciling(system.db, "followed"):
                 shell = subprocess.run(
                     ["bash", "-euo", "pipefail", "-c", script],
@@ -50,6 +52,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
                         **os.environ,
                         "AUTOCODE_HOME": str(serving.home.path),
                         "DEAD": "broken",
+                        "DONE": "done",
                         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
                         "PYTHONPATH": str(SOURCES),
                     },
@@ -64,7 +67,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     shown = [(block["output"] or "").strip() for block in blocks]
     pairs = [(one, two) for one, two in zip(printed, shown, strict=False) if two]
     assert [one for one, _ in pairs] == [two for _, two in pairs]
-    assert len(pairs) >= 6
+    assert len(pairs) >= 10
     assert "HTTP/1.1 202" in printed[1]
     assert "location: /v1/jobs/nightly-2026-01-05" in printed[1]
 

@@ -114,6 +114,8 @@ def test_the_interface_describes_itself(api: Api) -> None:
     """The OpenAPI document names every call, its body and what it answers; it needs no token."""
     document = api.get("/openapi.json", token=None).json()
 
+    views = ("result.zip", "result.html", "result.md", "result/html/{page}", "result/markdown/{page}")
+    results = ("result", "result/{member}", *views)
     calls = {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item}
     assert calls == {
         "GET /livez",
@@ -127,7 +129,11 @@ def test_the_interface_describes_itself(api: Api) -> None:
         "POST /v1/jobs/{job_id}/cancel",
         "POST /v1/jobs/{job_id}/retry",
         "POST /v1/logins",
-    }
+        "HEAD /v1/objects/{digest}",
+        "PUT /v1/objects/{digest}",
+        "POST /v1/snapshots",
+        "GET /v1/snapshots/{digest}",
+    } | {f"{method} /v1/jobs/{{job_id}}/{end}" for method in ("GET", "HEAD") for end in results}
     retry = document["paths"]["/v1/jobs/{job_id}/retry"]["post"]
     assert {"job_id", "If-Match"} == {parameter["name"] for parameter in retry["parameters"]}
     assert {"202", "401", "403", "404", "409", "412", "428"} <= set(retry["responses"])

@@ -402,17 +402,25 @@ def test_no_wait_needs_a_service(system: System, tmp_path: Path, capsys: pytest.
     assert queries.list_jobs(system.db) == []
 
 
-def test_a_service_elsewhere_gets_no_paths(
-    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [([], "--root"), ([".", "--as", "html"], "--zip"), ([".", "--no-wait", "-o", "x"], "-o")],
+)
+def test_what_a_service_elsewhere_doesnt_do(
+    arguments: list[str],
+    told: str,
+    system: System,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With AUTOCODE_URL an export names roots of that service, never a path of this machine."""
+    """With AUTOCODE_URL an export names what to upload or a root there, and writes a zip file or nothing."""
     monkeypatch.setenv("AUTOCODE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AUTOCODE_TOKEN", "ajt_x_y")
 
-    status = command.run(["export", str(tmp_path)])
+    status = command.run(["export", *arguments])
 
     assert status == command.USAGE
-    assert "--root" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
 
 
 def test_the_settings_file_counts_for_every_command(

@@ -12,6 +12,7 @@ from autocode.jobs.cli.sources import (
     Selection,
     as_sources,
     everything_in,
+    files_of,
     selected_by,
     usual_places,
 )
@@ -126,3 +127,26 @@ def test_selections_become_sources_by_name(user: Path) -> None:
     sources = as_sources(selections, lambda folder: f"root-{folder.name}")
 
     assert sources == (Source(root="root-a"), Source(root="root-b", select=("x",)))
+
+
+def test_files_to_upload_have_paths_of_their_own(user: Path, tmp_path: Path) -> None:
+    """Files of several selections are told apart, and one that was selected twice is there once."""
+    for name in ("a/one.jsonl", "a/sub/two.jsonl", "b/one.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"{}")
+
+    found = files_of(
+        [
+            Selection(tmp_path / "a"),
+            Selection(tmp_path / "b", ("one.jsonl",)),
+            Selection(tmp_path / "a", ("sub",)),
+            Selection(tmp_path, ("b",)),
+        ]
+    )
+
+    assert found == {
+        "one.jsonl": tmp_path / "a/one.jsonl",
+        "sub/two.jsonl": tmp_path / "a/sub/two.jsonl",
+        "1/one.jsonl": tmp_path / "b/one.jsonl",
+    }
+    assert files_of([Selection(tmp_path, ("b",))]) == {"b/one.jsonl": tmp_path / "b/one.jsonl"}

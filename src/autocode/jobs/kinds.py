@@ -252,6 +252,8 @@ class Kind(Generic[P]):
         roots: gives pointer and name of each root in a payload; a request with an unknown one is refused.
         sessions: gives the ids of all sessions that a payload reads, or ``None`` where that can't be known.
             Where it isn't given nothing is known, and tokens for some sessions see no job of the kind.
+        snapshots: gives pointer and digest of each snapshot in a payload; a request with one that its caller
+            may not use is refused, and the job holds the others.
     """
 
     def __init__(
@@ -266,6 +268,7 @@ class Kind(Generic[P]):
         time_limit: float = 3600.0,
         roots: Callable[[P], Iterable[tuple[str, str]]] = lambda _: (),
         sessions: Callable[[P], frozenset[str] | None] = lambda _: None,
+        snapshots: Callable[[P], Iterable[tuple[str, str]]] = lambda _: (),
     ) -> None:
         self.name = name
         self.payload = payload
@@ -279,6 +282,7 @@ class Kind(Generic[P]):
         self._summary: Summary | None = None
         self.roots: Callable[[P], Iterable[tuple[str, str]]] = roots
         self.sessions: Callable[[P], frozenset[str] | None] = sessions
+        self.snapshots: Callable[[P], Iterable[tuple[str, str]]] = snapshots
 
     @overload
     def step(self, body: StepBody[I]) -> Step[I]: ...

@@ -20,8 +20,12 @@ from autocode.jobs.api import (
     problems,
     reading,
     refusals,
+    results,
+    snapshots,
     submitting,
+    uploads,
 )
+from autocode.jobs.api.files import FileThreads
 from autocode.jobs.api.guard import Guard
 from autocode.jobs.api.hub import Hub
 from autocode.jobs.api.limits import Limits
@@ -29,11 +33,14 @@ from autocode.jobs.api.listening import Listening
 from autocode.jobs.api.service import Service
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import Threads
+from autocode.jobs.api.views import Views
 from autocode.jobs.api.watch import Watch
 from autocode.jobs.engine.system import System
 from autocode.jobs.ledger import glances
 
 __all__ = ["create_app"]
+
+_FILE_THREADS: Final = 8
 
 _ABOUT: Final = (
     "Durable background jobs: a job id at once, five honest states, a manual retry. "
@@ -61,6 +68,7 @@ def create_app(
     threads = Threads(system.db.connections)
     listening = Listening(system.db)
     epoch = glances.epoch(system.db)
+    files = FileThreads(_FILE_THREADS)
     service = Service(
         system=system,
         settings=chosen,
@@ -69,6 +77,8 @@ def create_app(
         watch=Watch(system.db, threads, listening, chosen.waiters),
         hub=Hub(system.db, threads, listening, epoch, chosen),
         limits=Limits(chosen, monotonic),
+        files=files,
+        views=Views(system.store, system.home.cache / "views", chosen.view_bytes),
     )
 
     @asynccontextmanager
@@ -76,6 +86,8 @@ def create_app(
         yield
         service.close()
         threads.close()
+        files.close()
+        service.views.close()
 
     # no docs_url: those pages load their scripts from elsewhere
     app = FastAPI(
@@ -97,6 +109,9 @@ def create_app(
         auditing.router,
         events.router,
         pages.router,
+        uploads.router,
+        snapshots.router,
+        results.router,
     ):
         app.include_router(router)
     problems.install(app, refusals.record)

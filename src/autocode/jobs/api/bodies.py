@@ -13,7 +13,16 @@ from pydantic import BaseModel, ValidationError
 from autocode.jobs.errors import UsageError
 from autocode.jobs.request_errors import PreconditionMissing, RequestInvalid, RequestTooLarge
 
-__all__ = ["idempotency_key", "if_match", "model_of", "pointer", "read_json", "read_text", "wait_seconds"]
+__all__ = [
+    "idempotency_key",
+    "if_match",
+    "model_of",
+    "parse_json",
+    "pointer",
+    "read_json",
+    "read_text",
+    "wait_seconds",
+]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -52,7 +61,15 @@ async def read_json(request: Request, limit: int) -> dict[str, Any]:
     media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise RequestInvalid(f"The body must be application/json, not {media_type[:100]}.")
-    text = await read_text(request, limit)
+    return parse_json(await read_text(request, limit))
+
+
+def parse_json(text: str) -> dict[str, Any]:
+    """Return *text* as a JSON object.
+
+    Raises:
+        RequestInvalid: it isn't JSON as RFC 8259 has it, isn't an object, or names a member twice.
+    """
     try:
         value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
     except RecursionError:

@@ -40,12 +40,19 @@ STATUSES: Final[Mapping[type[JobsError], int]] = {
     request_errors.NotAllowed: 403,
     request_errors.RequestRefused: 403,
     errors.JobNotFound: 404,
+    request_errors.MemberNotFound: 404,
+    request_errors.SnapshotNotFound: 404,
+    request_errors.RequestStalled: 408,
     errors.AttemptEnded: 409,
     errors.IllegalTransition: 409,
     errors.JobFinished: 409,
     errors.JobNotDead: 409,
+    request_errors.ResultNotReady: 409,
+    request_errors.ResultExpired: 410,
     errors.RevisionMoved: 412,
     request_errors.RequestTooLarge: 413,
+    request_errors.RangeUnsatisfiable: 416,
+    request_errors.DigestMismatch: 422,
     errors.JobConflict: 422,
     errors.KindUnknown: 422,
     errors.PayloadInvalid: 422,
@@ -55,13 +62,19 @@ STATUSES: Final[Mapping[type[JobsError], int]] = {
     errors.HomeUnusable: 503,
     errors.LedgerUnavailable: 503,
     errors.ServerUnavailable: 503,
+    request_errors.ResultDamaged: 503,
+    request_errors.ServiceBusy: 503,
     request_errors.ServiceUnavailable: 503,
+    request_errors.ViewNotReady: 503,
     errors.DiskFull: 507,
 }
 """The status of each class; one that isn't named has that of its parent, and 500 where none is."""
 
 _SECRETS: Final = re.compile(r"(ajt_[0-9a-f]{1,16}_)[0-9a-zA-Z]+")
 _LONGEST: Final = 2_000
+
+_PASSING: Final = (request_errors.ServiceBusy, request_errors.ViewNotReady)
+"""What is no failure of ours: there is only too much at once."""
 
 _log = logging.getLogger("autocode.jobs.api")
 
@@ -108,16 +121,20 @@ def problem(error: JobsError, *, status: int | None = None) -> Problem:
         "hint": error.hint[:_LONGEST],
     }
     data = dict(error.data)
+    pause = data.get("retry_after")
     fields = data.pop("fields", None)
     if fields is not None:
         body["errors"] = fields
     if isinstance(error, errors.JobNotFound):
         body["error"] = "job not found"
     headers = {"Cache-Control": "no-store"}
-    if code == 503:
+    # waiting mends no damage
+    if code == 503 and not isinstance(error, request_errors.ResultDamaged):
         headers["Retry-After"] = str(RETRY_SECONDS)
-    if code == 429:
-        headers["Retry-After"] = str(error.data.get("retry_after", RETRY_SECONDS))
+    if pause is not None:
+        headers["Retry-After"] = str(pause)
+    if isinstance(error, request_errors.RangeUnsatisfiable):
+        headers["Content-Range"] = f"bytes */{error.data.get('size', '*')}"
     if code == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="autocode-jobs"'
     return Problem({**data, **body}, status_code=code, headers=headers)
@@ -125,7 +142,8 @@ def problem(error: JobsError, *, status: int | None = None) -> Problem:
 
 def discreet(error: JobsError) -> JobsError:
     """Return *error* without its detail, which may name hosts, accounts and paths to anybody who asks."""
-    return type(error)(f"{error.title}. The service's log says more.", hint=error.hint)
+    kept = {name: error.data[name] for name in ("retry_after",) if name in error.data}
+    return type(error)(f"{error.title}. The service's log says more.", hint=error.hint, **kept)
 
 
 Refused = Callable[[Request, JobsError, int], Awaitable[None]]
@@ -155,7 +173,9 @@ async def _answer(request: Request, error: JobsError, refused: Refused) -> Respo
         # a refusal that can't be kept for the audit isn't told either
         error = trouble
     code = status_of(error)
-    if code >= 500:
+    if isinstance(error, _PASSING):
+        _log.info("a request is told to come again: %s", error.detail)
+    elif code >= 500:
         _log.error("a request failed: %s", masked(error.detail), exc_info=error if code == 500 else None)
     return problem(discreet(error) if code >= 500 else error)
 

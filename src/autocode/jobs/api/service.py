@@ -9,10 +9,12 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from autocode.jobs.api.files import FileThreads
 from autocode.jobs.api.hub import Hub
 from autocode.jobs.api.limits import Limits
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls, Threads
+from autocode.jobs.api.views import Views
 from autocode.jobs.api.watch import Watch
 from autocode.jobs.engine.system import System
 from autocode.jobs.ledger.database import Database
@@ -32,6 +34,9 @@ class Service:
         watch: holds requests until a job moves.
         limits: how often callers may ask.
         hub: tells of events.
+        files: where files are read and written.
+        views: the views of results, made when somebody asks.
+        uploading: how many objects are being uploaded now.
         heard: the last counter that each leader showed, and the loop's time at which it was first seen.
         denied: how many requests were refused whose caller isn't known, or that were too many, by their type.
     """
@@ -43,6 +48,9 @@ class Service:
     watch: Watch
     hub: Hub
     limits: Limits
+    files: FileThreads
+    views: Views
+    uploading: int = 0
     heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
     denied: Counter[str] = field(default_factory=Counter)
 

@@ -47,6 +47,11 @@ class Settings:
         request_rate: changes that one token may ask for in a second, in the long run; 0: as many as it likes.
         request_burst: changes that it may ask for at once.
         body_limit: bytes that the body of a request may have.
+        object_limit: bytes that one uploaded object may have.
+        upload_seconds: how long an upload may stop before it is given up.
+        uploads: how many objects may be uploaded at once; more are told to come again.
+        view_seconds: how long a request waits for a view that is being made before it is told to come again.
+        view_bytes: room that made views may take; those that were asked for last are kept.
         ledger_seconds: how long a request waits for the database before it is answered with 503.
         wait_limit: seconds that ``Prefer: wait`` may hold a request at most.
         waiters: how many requests may be held so at once; more are answered without waiting.
@@ -62,6 +67,11 @@ class Settings:
     request_rate: float = REQUEST_RATE
     request_burst: int = REQUEST_BURST
     body_limit: int = 1 << 20
+    object_limit: int = 2 << 30
+    upload_seconds: float = 30.0
+    uploads: int = 32
+    view_seconds: float = 20.0
+    view_bytes: int = 4 << 30
     ledger_seconds: float = 4.0
     wait_limit: float = 30.0
     waiters: int = 200

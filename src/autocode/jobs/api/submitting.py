@@ -23,7 +23,7 @@ from autocode.jobs.clock import Clock
 from autocode.jobs.engine.context import known_roots
 from autocode.jobs.engine.system import System
 from autocode.jobs.errors import HomeUnusable, JobConflict, KindUnknown, PayloadInvalid
-from autocode.jobs.ledger import audit, jobs, queries, scopes
+from autocode.jobs.ledger import audit, jobs, queries, scopes, uploads
 from autocode.jobs.ledger.access import Principal
 from autocode.jobs.ledger.jobs import Accepted, NewJob
 from autocode.jobs.request_errors import NotAllowed
@@ -159,6 +159,29 @@ def _unknown_root(home: Home, new: NewJob) -> PayloadInvalid | None:
     )
 
 
+def _hold_snapshots(tx: sa.Connection, caller: Principal, new: NewJob, now: datetime) -> None:
+    """Let the job hold the snapshots that it names.
+
+    Raises:
+        PayloadInvalid: there is no such snapshot, the caller may not see it, or it is of another session.
+    """
+    kind = kinds.get(new.kind)
+    named = list(kind.snapshots(kind.parse(new.payload)))
+    fields = [
+        {"pointer": f"/payload{place}", "detail": f"There is no snapshot {digest} for this job."}
+        for place, digest in named
+        if not uploads.hold_snapshot(
+            tx, caller, digest, session_id=new.session_id, job_id=new.job_id, now=now
+        )
+    ]
+    if fields:
+        raise PayloadInvalid(
+            " ".join(field["detail"] for field in fields),
+            hint="Name one with POST /v1/snapshots, with the session_id of the job if it has one.",
+            fields=fields,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """A request for a job; *named*: the caller chose its id."""
@@ -175,7 +198,8 @@ def _accept(system: System, asked: _Asked, ui: str | None) -> tuple[Job, bool]:
     Raises:
         JobConflict: id or key belong to another request, or to a job that the caller may not see; of that one
             nothing is said, not even what differs.
-        PayloadInvalid: it names a root that nobody knows; a request that was accepted before is answered.
+        PayloadInvalid: it names a root that nobody knows, or a snapshot that isn't for it; a request that was
+            accepted before is answered.
     """
     db, new = system.db, asked.new
     read: list[Job] = []
@@ -186,6 +210,8 @@ def _accept(system: System, asked: _Asked, ui: str | None) -> tuple[Job, bool]:
             raise unknown
         if not accepted.new and not asked.caller.sees(scopes.of_job(tx, accepted.job_id)):
             raise _taken()
+        if accepted.new:
+            _hold_snapshots(tx, asked.caller, new, db.clock.now())
         read.append(queries.get_within(tx, accepted.job_id))
         if accepted.new:
             _audit(tx, asked, db.clock.now())

@@ -16,14 +16,16 @@ from autocode.jobs.cli.follow import follow
 from autocode.jobs.cli.preview_report import show_allow_list, show_preview
 from autocode.jobs.cli.progress import counting
 from autocode.jobs.cli.questions import confirmed
+from autocode.jobs.cli.remote_export import Remote, export_elsewhere
 from autocode.jobs.cli.runtime import opened
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
-from autocode.jobs.cli.served import export_elsewhere, handed_over, is_served
+from autocode.jobs.cli.served import handed_over, is_served
 from autocode.jobs.cli.sources import (
     Place,
     Selection,
     as_sources,
     everything_in,
+    files_of,
     selected_by,
     usual_places,
 )
@@ -226,14 +228,42 @@ def _rules(options: Options) -> CustomRules | None:
 
 
 def _elsewhere(screen: Screen, options: Options) -> int:
-    if not options.roots or options.paths or options.views or options.zipped or options.output:
+    if not options.roots and not options.paths:
         raise UsageError(
-            "AUTOCODE_URL points to a service, which neither reads nor writes this machine's folders.",
-            hint="Name its folders with --root, or unset AUTOCODE_URL to export here.",
+            "AUTOCODE_URL points to a service, which knows nothing of this machine's folders.",
+            hint="Name a PATH to upload, or a folder of the service's own with --root.",
         )
-    sources = tuple(Source(root=name) for name in options.roots)
-    payload = ExportPayload(sources=sources, redact=options.redact, rules=_rules(options))
-    return export_elsewhere(screen, payload, wait=options.wait)
+    output = _zip_wanted(options)
+    rules = _rules(options)
+    selections = selected_by(options.paths)
+    return export_elsewhere(
+        screen,
+        Remote(
+            sources=tuple(Source(root=name) for name in options.roots),
+            files=files_of(selections),
+            redact=options.redact,
+            rules=rules,
+            wait=options.wait,
+            output=output,
+        ),
+    )
+
+
+def _zip_wanted(options: Options) -> Path | None:
+    """Return the folder that gets the zip file; ``None`` where nothing is to be written here."""
+    views = set(options.views) | ({"zip"} if options.zipped else set())
+    if others := sorted(views - {"zip"}):
+        raise UsageError(
+            f"A service hands a bundle out as a zip file, not as {', '.join(others)}.",
+            hint="Say --zip; the pages are at the job's result.html.",
+        )
+    if not views and options.output is None:
+        return None
+    if not options.wait:
+        _refuse_to_write(options)
+    output = options.output or Path()
+    check_writable(output)
+    return output
 
 
 def _run(screen: Screen, system: System, payload: ExportPayload, *, wait: bool) -> Job:

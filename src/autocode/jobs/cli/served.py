@@ -1,12 +1,10 @@
-"""Following a job that a service runs: the service of this data folder, or one at ``AUTOCODE_URL``."""
+"""Following a job that the service of this data folder runs."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
-from autocode.jobs.cli.desk import remote
-from autocode.jobs.cli.outlook import why_dead
 from autocode.jobs.cli.progress import JobView
 from autocode.jobs.cli.screen import Screen
 from autocode.jobs.engine.announce import lives
@@ -15,11 +13,10 @@ from autocode.jobs.errors import LedgerUnavailable
 from autocode.jobs.ledger import queries
 from autocode.jobs.ledger.wakeups import Listener
 from autocode.jobs.model import TERMINAL
-from autocode.jobs.operations.export import EXPORT, ExportPayload
 from autocode.jobs.request_errors import ServiceUnavailable
 from autocode.jobs.resource import Job
 
-__all__ = ["export_elsewhere", "follow_here", "handed_over", "is_served"]
+__all__ = ["follow_here", "handed_over", "is_served"]
 
 _LOOK_SECONDS: Final = 1.0
 """The longest pause between two looks; a committed change ends it sooner."""
@@ -70,35 +67,6 @@ def handed_over(screen: Screen, job: Job) -> None:
     screen.say(f"{job.job_id}  {job.status}", style="bold")
     screen.row("see it", f"autocode-jobs jobs show {job.job_id}")
     screen.row("get it", "autocode-jobs artifacts get DIGEST -o FOLDER, once it is complete")
-
-
-def export_elsewhere(screen: Screen, payload: ExportPayload, *, wait: bool) -> int:
-    """Let the service that ``AUTOCODE_URL`` names export its own folders; show the job and its digest.
-
-    Raises:
-        PayloadInvalid: the service refuses the payload.
-        UsageError: ``AUTOCODE_TOKEN`` is missing.
-    """
-    with remote() as client:
-        accepted = client.enqueue(EXPORT.name, payload.model_dump(mode="json"))
-        if not wait:
-            handed_over(screen, accepted.job)
-            return 0
-        job = accepted.job
-        with JobView(screen, waiting_for="the service") as view:
-            for job in client.follow(accepted.job.job_id):
-                view.update(job)
-    if screen.json_mode:
-        screen.emit(job)
-    if job.result is None:
-        detail, step = why_dead(job, None)
-        screen.fail(f"Job {job.job_id} is dead ({job.reason}): {detail}", step)
-        return 1
-    if not screen.json_mode:
-        screen.say(f"Exported by {client.url}.", style="bold green")
-        screen.row("digest", job.result.digest)
-        screen.row("job", job.job_id)
-    return 0
 
 
 def _gone(job_id: str) -> ServiceUnavailable:

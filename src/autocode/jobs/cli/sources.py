@@ -12,7 +12,7 @@ from autocode.jobs.operations.export import Source
 from autocode.jobs.sessions.discover import discover
 from autocode.jobs.sessions.roots import Root, usual_roots
 
-__all__ = ["Place", "Selection", "as_sources", "everything_in", "selected_by", "usual_places"]
+__all__ = ["Place", "Selection", "as_sources", "everything_in", "files_of", "selected_by", "usual_places"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,27 @@ def selected_by(paths: Iterable[Path]) -> list[Selection]:
 def as_sources(selections: Iterable[Selection], name: Callable[[Path], str]) -> tuple[Source, ...]:
     """Return *selections* as sources of a payload; *name* gives the name of a folder as a root."""
     return tuple(Source(root=name(each.folder), select=each.select) for each in selections)
+
+
+def files_of(selections: Iterable[Selection]) -> dict[str, Path]:
+    """Return the files of *selections* by paths that tell them apart, to be uploaded.
+
+    What can't be read is left out here; the walk's own reasons stay on this machine.
+    """
+    files: dict[str, Path] = {}
+    seen: set[Path] = set()
+    for number, each in enumerate(selections):
+        before = f"{number}/" if number else ""
+        for selected in each.select or ("",):
+            walk = discover(each.folder / selected)
+            above = selected if walk.root.is_dir() else selected.rpartition("/")[0]
+            for candidate in walk:
+                if candidate.path not in seen:
+                    seen.add(candidate.path)
+                    files[f"{before}{above}/{candidate.relative}".replace("//", "/").lstrip("/")] = (
+                        candidate.path
+                    )
+    return files
 
 
 def _selection(path: Path, roots: Iterable[Path]) -> Selection:

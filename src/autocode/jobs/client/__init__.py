@@ -14,5 +14,6 @@ Errors are the classes of :mod:`autocode.jobs.errors` and :mod:`autocode.jobs.re
 
 from autocode.jobs.client.client import Accepted, Client
 from autocode.jobs.client.discovery import discover
+from autocode.jobs.client.upload import Uploaded
 
-__all__ = ["Accepted", "Client", "discover"]
+__all__ = ["Accepted", "Client", "Uploaded", "discover"]

@@ -7,13 +7,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import httpx
 
+from autocode.jobs.client.download import VIEWS, Progress, fetch
 from autocode.jobs.client.transport import Transport
-from autocode.jobs.errors import JobNotFound
+from autocode.jobs.client.upload import Uploaded, send_files
+from autocode.jobs.errors import JobNotFound, UsageError
 from autocode.jobs.model import TERMINAL, JobStatus
 from autocode.jobs.resource import AuditEntry, AuditPage, Counts, Job, JobPage, RetryPreview
 
@@ -342,6 +345,60 @@ class Client:
         """
         answer = self._transport.send("POST", _path(job_id, "/cancel"), again=True, json={"reason": reason})
         return Job.model_validate(answer.json())
+
+    def download(
+        self, job_id: str, path: Path, *, view: str | None = None, progress: Progress | None = None
+    ) -> Path:
+        """Fetch a job's result into a file, and return its path. Atomic; replaces what is there.
+
+        A connection that breaks is taken up where it broke. The bytes are compared with the digest that the
+        job has, or that the service names for a view.
+
+        Args:
+            job_id: the job.
+            path: the file; its folder must exist.
+            view: ``zip``, ``html`` or ``markdown`` of an export; the result itself where none is given.
+            progress: told the bytes done and in all; may raise to stop.
+
+        Raises:
+            JobNotFound: there is none of this id that the token may see.
+            MemberNotFound: the result is no export, so it has no views.
+            ResultDamaged: the bytes are damaged, there or on their way; nothing is left behind.
+            ResultExpired: retention removed them.
+            ResultNotReady: the job isn't complete.
+            UsageError: there is no such view, or the file can't be written.
+        """
+        if view is not None and view not in VIEWS:
+            raise UsageError(f"There is no view {view!r} to fetch.", hint=f"Fetch one of {', '.join(VIEWS)}.")
+        address = _path(job_id, f"/{'result' if view is None else VIEWS[view]}")
+        result = self.get(job_id).result if view is None else None
+        digest = None if result is None else result.digest
+        return fetch(self._transport, address, path, digest=digest, progress=progress)
+
+    def upload(
+        self,
+        source: Path | Mapping[str, Path],
+        *,
+        session_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> Uploaded:
+        """Send files to the service as a snapshot, which an export can name. Idempotent.
+
+        Files that this token sent before aren't sent again, so an interrupted call is taken up by the next
+        one. Name what is answered in a payload: ``{"sources": [{"snapshot": digest}]}``.
+
+        Args:
+            source: a folder, of which every file is sent; or files by the paths that the snapshot gives them.
+            session_id: whose session the snapshot belongs to.
+            progress: told the bytes done and in all; may raise to stop.
+
+        Raises:
+            RequestTooLarge: a file is larger than the service takes.
+            SourceChanged: a file changes faster than it can be sent.
+            SourceUnreadable: a file that was named can't be read.
+            UsageError: the folder doesn't exist, or there is no file.
+        """
+        return send_files(self._transport, source, session_id=session_id, progress=progress)
 
     def login_link(self, role: str = "admin") -> str:
         """Return a link that opens one browser session; it works once, and for a quarter of an hour.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -55,10 +56,10 @@ class Transport:
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UsageError(f"{url!r} is no address of a service.", hint="Write it as http://HOST:PORT.")
         self.url = f"{parts.scheme}://{parts.netloc}"
-        self._patience = patience
+        self.patience = patience
+        self.sleep = sleep
+        self.monotonic = monotonic
         self._timeout = timeout
-        self._sleep = sleep
-        self._monotonic = monotonic
         self._http = httpx.Client(
             base_url=self.url,
             headers={
@@ -84,6 +85,7 @@ class Transport:
         *,
         again: bool,
         json: Mapping[str, Any] | None = None,
+        content: Callable[[], Iterable[bytes]] | None = None,
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         wait: float = 0.0,
@@ -97,6 +99,7 @@ class Transport:
             path: where, from the root of the service.
             again: sending it twice is the same as once, so that it may be sent again.
             json: the body.
+            content: gives the body's bytes, anew for each try; in place of *json*.
             query: the query; what is ``None`` is left out.
             headers: further headers.
             wait: seconds for which the service was asked to hold the answer.
@@ -107,18 +110,22 @@ class Transport:
             ServiceUnavailable: there was no answer, or none that could be read.
             JobsError: the error that the service's problem is.
         """
-        request = self._http.build_request(
-            method,
-            path,
-            json=json,
-            params={name: value for name, value in (query or {}).items() if value not in (None, [], ())},
-            headers=dict(headers or {}),
-            timeout=self._timeout + wait,
-        )
-        give_up = self._monotonic() + min(self._patience, self._patience if within is None else within)
+
+        def request() -> httpx.Request:
+            return self._http.build_request(
+                method,
+                path,
+                json=json,
+                content=None if content is None else content(),
+                params={name: value for name, value in (query or {}).items() if value not in (None, [], ())},
+                headers=dict(headers or {}),
+                timeout=self._timeout + wait,
+            )
+
+        give_up = self.monotonic() + min(self.patience, self.patience if within is None else within)
         for pause in _pauses():
             try:
-                answer = self._http.send(request)
+                answer = self._http.send(request())
             except httpx.HTTPError as error:
                 refusal: JobsError = ServiceUnavailable(
                     f"{self.url} doesn't answer: {type(error).__name__}: {error}".rstrip(": ") + "."
@@ -133,10 +140,31 @@ class Transport:
                 longest = told if answer.status_code == httpx.codes.TOO_MANY_REQUESTS else _LONGEST_PAUSE
             # a limit is kept to; a service that is away may be back sooner than it thought
             seconds = min(told if told is not None else pause, longest)
-            if not again or self._monotonic() + seconds > give_up:
+            if not again or self.monotonic() + seconds > give_up:
                 raise refusal
-            self._sleep(seconds)
+            self.sleep(seconds)
         raise AssertionError("the pauses never end")
+
+    @contextmanager
+    def open(self, path: str, *, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
+        """Ask once for bytes, and give the answer while they are still to be read.
+
+        Raises:
+            ServiceUnavailable: there was no answer. What breaks off later is an error of httpx.
+            JobsError: the error that the service's problem is.
+        """
+        request = self._http.build_request("GET", path, headers=dict(headers))
+        try:
+            answer = self._http.send(request, stream=True)
+        except httpx.HTTPError as error:
+            raise ServiceUnavailable(f"{self.url} doesn't answer: {type(error).__name__}.") from error
+        try:
+            if answer.status_code >= 400:
+                answer.read()
+                raise error_of(answer)
+            yield answer
+        finally:
+            answer.close()
 
 
 def error_of(answer: httpx.Response) -> JobsError:

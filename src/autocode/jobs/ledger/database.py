@@ -22,12 +22,13 @@ from autocode.jobs.errors import DiskFull, HomeUnusable, JobsError, LedgerUnavai
 from autocode.jobs.ledger import (
     schema,
     schema_scopes,  # noqa: F401 - its table belongs to the schema
+    schema_uploads,  # noqa: F401 - as above
 )
 from autocode.jobs.ledger.words import sentence
 
 __all__ = ["SCHEMA_REVISION", "Database", "insert_missing", "new_epoch", "schema_revision", "sqlite_url"]
 
-SCHEMA_REVISION: Final = "0004"
+SCHEMA_REVISION: Final = "0005"
 """The newest migration under ``migrations/versions``; revisions are numbers and sort as text."""
 
 _MIGRATION_LOCK: Final = 0x6175746F636F6465

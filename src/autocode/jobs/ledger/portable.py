@@ -48,7 +48,7 @@ _TYPES: Final[dict[Form, type[sa.types.TypeEngine[Any]]]] = {
     "time": UtcTime,
     "plain": sa.types.NullType,
 }
-_TENTATIVE: Final = "attempt:%"
+_TENTATIVE: Final = ("attempt:%", "upload:%")
 """Holders that refer to an object before it is in the store."""
 
 _LONGEST_CHAIN: Final = 8
@@ -70,7 +70,7 @@ class Needed:
     Args:
         digest: the object.
         size: its bytes of content.
-        certain: it must be there; otherwise an attempt that runs may still be about to write it.
+        certain: it must be there; otherwise an attempt or an upload may still be about to write it.
     """
 
     digest: str
@@ -100,7 +100,8 @@ def lines(tx: sa.Connection, name: str) -> Iterator[bytes]:
 
 def needed(tx: sa.Connection) -> Iterator[Needed]:
     """Yield the objects that anything refers to, in the order of their digests."""
-    certain = sa.func.max(sa.case((t.references.c.holder.like(_TENTATIVE), 0), else_=1))
+    tentative = sa.or_(*(t.references.c.holder.like(each) for each in _TENTATIVE))
+    certain = sa.func.max(sa.case((tentative, 0), else_=1))
     query = (
         sa.select(t.objects.c.digest, t.objects.c.size, certain.label("certain"))
         .join(t.references, t.references.c.digest == t.objects.c.digest)

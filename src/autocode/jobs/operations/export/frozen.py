@@ -1,4 +1,7 @@
-"""Source files as ``scan`` froze them: opened without surprises, and proven to be the same bytes again."""
+"""Source bytes as ``scan`` froze them: opened without surprises, and proven to be the same bytes again.
+
+They lie in a file of a root, or in an object of the store that belongs to a snapshot.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import hashlib
 import io
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 from urllib.parse import unquote_to_bytes
 
 from autocode.jobs.errors import JobsError, SourceChanged, SourceUnreadable, Transient
@@ -17,7 +20,7 @@ from autocode.jobs.errors import JobsError, SourceChanged, SourceUnreadable, Tra
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["CHUNK", "FrozenStream", "frozen", "opened"]
+__all__ = ["CHUNK", "FrozenStream", "frozen", "opened", "stored"]
 
 CHUNK: Final = 1 << 20
 """Bytes that are read at once."""
@@ -54,16 +57,20 @@ def opened(path: str, name: str) -> Iterator[io.FileIO]:
         os.close(descriptor)
 
 
+class _Readable(Protocol):
+    def readinto(self, buffer: bytearray | memoryview, /) -> int | None: ...
+
+
 class FrozenStream(io.RawIOBase):
     """The next *size* bytes of a file, hashed as they pass; a file that shrank ends early.
 
     Args:
-        file: the opened file, at the first of these bytes.
+        file: the opened file or object, at the first of these bytes.
         size: how many bytes belong to the frozen input.
         name: what people call the file, for messages.
     """
 
-    def __init__(self, file: io.FileIO, size: int, name: str) -> None:
+    def __init__(self, file: _Readable, size: int, name: str) -> None:
         super().__init__()
         self._file = file
         self._size = self._left = size
@@ -83,7 +90,7 @@ class FrozenStream(io.RawIOBase):
         """
         view = memoryview(buffer).cast("B")[: self._left]
         try:
-            count = self._file.readinto(view)
+            count = self._file.readinto(view) or 0
         except OSError as error:
             raise Transient(f"{self._name} could not be read: {error.strerror}.") from error
         self._digest.update(view[:count])
@@ -118,6 +125,35 @@ def frozen(path: str, name: str, offset: int, size: int) -> Iterator[FrozenStrea
     with opened(os.fsdecode(unquote_to_bytes(path)), name) as stream:
         stream.seek(offset)
         yield FrozenStream(stream, size, name)
+
+
+@contextmanager
+def stored(
+    opening: Callable[[str], AbstractContextManager[BinaryIO]], digest: str, name: str, offset: int, size: int
+) -> Iterator[FrozenStream]:
+    """Open bytes of an object of the store, as :func:`frozen` does those of a file.
+
+    What lies before *offset* is read and dropped, since a compressed object can't be entered in its middle.
+    A copy in a temporary file would save nothing: each part is read once, in a process of its own perhaps, so
+    each would make the copy anew.
+
+    Args:
+        opening: opens an object.
+        digest: the object.
+        name: what people call it, for messages.
+        offset: position of the first byte.
+        size: number of bytes.
+
+    Raises:
+        ObjectMissing: the store doesn't have it.
+        ObjectCorrupt: it is damaged; also later, from the stream.
+    """
+    with opening(digest) as file:
+        reader = cast("_Readable", file)
+        buffer = memoryview(bytearray(CHUNK))
+        while offset and (count := reader.readinto(buffer[: min(offset, CHUNK)])):
+            offset -= count
+        yield FrozenStream(reader, size, name)
 
 
 def _told(error: OSError, name: str) -> JobsError:

@@ -26,6 +26,15 @@ from autocode.jobs.redaction import DEFAULT_POLICY, CustomRules, Policy, Redacto
 
 __all__ = ["EXPORT", "bundle", "read", "scan"]
 
+
+def _sessions(payload: ExportPayload) -> frozenset[str] | None:
+    """Return none beside the job's own where all is snapshots, which are of that or of no session.
+
+    Whose sessions lie in the folder of a root nobody knows before it was read.
+    """
+    return frozenset() if all(source.snapshot is not None for source in payload.sources) else None
+
+
 EXPORT: Final = register(
     Kind(
         "export",
@@ -34,7 +43,11 @@ EXPORT: Final = register(
         max_attempts=5,
         time_limit=6 * 3600.0,
         # a payload sorts its sources, so where each stood in the request isn't known
-        roots=lambda payload: [("/sources", source.root) for source in payload.sources],
+        roots=lambda payload: [("/sources", source.root) for source in payload.sources if source.root],
+        snapshots=lambda payload: [
+            ("/sources", source.snapshot) for source in payload.sources if source.snapshot is not None
+        ],
+        sessions=_sessions,
     )
 )
 

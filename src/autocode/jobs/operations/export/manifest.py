@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -19,6 +18,7 @@ from pydantic import (
 from autocode.jobs.canonical import canonical_json, digest_of, is_digest
 from autocode.jobs.errors import UsageError
 from autocode.jobs.operations.export.bundle import DEVICES, MANIFEST_FORMAT
+from autocode.jobs.operations.paths import clash
 from autocode.jobs.store import ObjectStore
 
 __all__ = ["Manifest", "ManifestSource", "Member", "UnreadSource", "load_manifest", "parse_manifest"]
@@ -154,26 +154,10 @@ def parse_manifest(data: bytes, name: str) -> Manifest:
         raise _no_manifest(name, "it isn't JSON") from error
     if manifest.to_bytes() != data:
         raise _no_manifest(name, "its JSON isn't canonical")
-    clash = _clash(manifest.members)
-    if clash is not None:
-        raise _no_manifest(name, f"its members {clash[0]!r} and {clash[1]!r} can't lie side by side")
+    both = clash(member.path for member in manifest.members)
+    if both is not None:
+        raise _no_manifest(name, f"its members {both[0]!r} and {both[1]!r} can't lie side by side")
     return manifest
-
-
-def _clash(members: Sequence[Member]) -> tuple[str, str] | None:
-    """Return two members that would be one file, or a file and its folder, where case doesn't count."""
-    files: dict[str, str] = {}
-    for member in members:
-        folded = member.path.casefold()
-        if folded in files:
-            return files[folded], member.path
-        files[folded] = member.path
-    for member in members:
-        folder = member.path.casefold()
-        while folder := folder.rpartition("/")[0]:
-            if folder in files:
-                return files[folder], member.path
-    return None
 
 
 def _no_manifest(name: str, reason: str) -> UsageError:

@@ -9,11 +9,14 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     field_validator,
     model_serializer,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
+from autocode.jobs.canonical import is_digest
 from autocode.jobs.redaction import CustomRules, Policy, policy_with
 
 __all__ = [
@@ -47,20 +50,51 @@ class _Frozen(BaseModel):
 
 
 class Source(_Frozen):
-    """A selection in a root. A path is never part of a payload: no caller reads what was not offered."""
+    """A selection in a root, or a snapshot.
 
-    root: str = Field(description="Name of a folder that the service knows.", min_length=1)
+    A path is never part of a payload: no caller reads what neither the machine offers nor it may see.
+    """
+
+    snapshot: str | None = Field(default=None, description="Digest of a snapshot: files that were uploaded.")
+    root: str = Field(
+        default="", description="Name of a folder that the service knows.", validate_default=True
+    )
     select: tuple[str, ...] = Field(
         default=(), description="Files or folders in it, by their path from the root; everything if empty."
     )
 
+    @field_validator("snapshot")
+    @classmethod
+    def _digest(cls, value: str | None) -> str | None:
+        if value is not None and not is_digest(value):
+            raise ValueError(f"{value!r} is no digest: sha256: and 64 hex digits")
+        return value
+
+    @field_validator("root")
+    @classmethod
+    def _one_of_two(cls, value: str, info: ValidationInfo) -> str:
+        if value and info.data.get("snapshot") is not None:
+            raise ValueError("a source is a root or a snapshot, not both")
+        if not value and info.data.get("snapshot", "") is None:
+            raise PydanticCustomError("missing", "Field required: the name of a root, or else a snapshot")
+        return value
+
     @field_validator("select")
     @classmethod
-    def _in_order(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _in_order(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if value and info.data.get("snapshot") is not None:
+            raise ValueError("a snapshot is exported whole: name a snapshot of the wanted files alone")
         for selected in value:
             if not selected or "\0" in selected or {"", ".", ".."}.intersection(selected.split("/")):
                 raise ValueError(f"{selected!r} is no path below the root: use names joined by /")
         return tuple(sorted(set(value)))
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # a source with a root keeps the form, and a job the fingerprint, that it had before snapshots
+        value: dict[str, Any] = handler(self)
+        wanted = {"root", "select"} if self.snapshot is None else {"snapshot"}
+        return {name: value[name] for name in value if name in wanted}
 
 
 class ExportPayload(_Frozen):
@@ -95,11 +129,15 @@ class ExportPayload(_Frozen):
     @classmethod
     def _one_for_each_root(cls, value: tuple[Source, ...]) -> tuple[Source, ...]:
         roots: dict[str, set[str] | None] = {}
+        found = {source.snapshot for source in value if source.snapshot is not None}
         for source in value:
+            if source.snapshot is not None:
+                continue
             before = roots.get(source.root, set())
             whole = not source.select or before is None
             roots[source.root] = None if whole else (before or set()) | set(source.select)
-        return tuple(Source(root=root, select=tuple(roots[root] or ())) for root in sorted(roots))
+        named = tuple(Source(root=root, select=tuple(roots[root] or ())) for root in sorted(roots))
+        return named + tuple(Source(snapshot=digest) for digest in sorted(found))
 
 
 class ScanInputs(_Frozen):
@@ -118,8 +156,9 @@ class FilePart(_Frozen):
 class FoundFile(_Frozen):
     """A file as ``scan`` froze it: these bytes and no others are exported.
 
-    ``path`` is percent-encoded, since a file name is bytes and JSON holds text. ``parts`` are listed where
-    there are several.
+    ``path`` is percent-encoded, since a file name is bytes and JSON holds text; for a member of a snapshot
+    it is the digest of its object, which no encoded path looks like. ``parts`` are listed where there are
+    several.
     """
 
     path: str

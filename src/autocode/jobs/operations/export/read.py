@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Final, cast
 
-from autocode.jobs.canonical import canonical_json
+from autocode.jobs.canonical import canonical_json, is_digest
 from autocode.jobs.errors import RedactionFailed
 from autocode.jobs.kinds import Produced, StepContext
 from autocode.jobs.operations.export.encoding import LARGE, encode_record, pieces_of
-from autocode.jobs.operations.export.frozen import CHUNK, FrozenStream, frozen
+from autocode.jobs.operations.export.frozen import CHUNK, FrozenStream, frozen, stored
 from autocode.jobs.operations.export.part import Before
 from autocode.jobs.operations.export.payload import (
     ENTRY_TYPE,
@@ -162,7 +162,7 @@ def read_session(context: StepContext, inputs: ReadInputs) -> Produced:
 def _normal_form(
     context: StepContext, inputs: ReadInputs, reader: str, before: Before
 ) -> tuple[Produced, Shown]:
-    with _frozen(inputs) as stream, context.output(NORMAL_FORM_TYPE) as output:
+    with _frozen(context, inputs) as stream, context.output(NORMAL_FORM_TYPE) as output:
         shown = Shown(stream, reader, policy=_policy(inputs), before=before)
         for block in shown:
             output.write(block)
@@ -182,7 +182,7 @@ def _policy(inputs: ReadInputs) -> Policy | None:
 
 
 def _raw_copy(context: StepContext, inputs: ReadInputs) -> Produced:
-    with _frozen(inputs) as stream, context.output(RAW_TYPE) as output:
+    with _frozen(context, inputs) as stream, context.output(RAW_TYPE) as output:
         while chunk := stream.read(CHUNK):
             output.write(chunk)
             if inputs.reader is None:
@@ -191,7 +191,9 @@ def _raw_copy(context: StepContext, inputs: ReadInputs) -> Produced:
         return output.finish()
 
 
-def _frozen(inputs: ReadInputs) -> AbstractContextManager[FrozenStream]:
+def _frozen(context: StepContext, inputs: ReadInputs) -> AbstractContextManager[FrozenStream]:
+    if is_digest(inputs.path):
+        return stored(context.open, inputs.path, inputs.name, inputs.offset, inputs.size)
     return frozen(inputs.path, inputs.name, inputs.offset, inputs.size)
 
 

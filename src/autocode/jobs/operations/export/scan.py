@@ -6,8 +6,9 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
+from typing import IO, BinaryIO, Final
 from urllib.parse import quote_from_bytes
 
 from autocode.jobs.canonical import canonical_json
@@ -24,10 +25,14 @@ from autocode.jobs.operations.export.payload import (
     ScanResult,
     Source,
 )
+from autocode.jobs.operations.snapshots import SnapshotMember, parse_snapshot
 from autocode.jobs.sessions import HEAD_BYTES, Cutter, kind_of, sniff
 from autocode.jobs.sessions.discover import Candidate, Discovery, discover
 
 __all__ = ["find", "freeze", "scan_files", "scan_sources"]
+
+Opening = Callable[[str], AbstractContextManager[BinaryIO]]
+"""Opens an object of the store by its digest."""
 
 _LISTED: Final = 10_000
 """Left-out files that are listed by name; all are counted."""
@@ -40,12 +45,16 @@ def scan_sources(context: StepContext, inputs: ScanInputs) -> Produced:
         context.check()
         context.progress(count, unit="files scanned")
 
-    result = scan_files(context.folder, inputs.sources, looked_at)
+    result = scan_files(context.folder, inputs.sources, looked_at, opening=context.open)
     return context.put([canonical_json(result.model_dump(mode="json"))], SCAN_TYPE)
 
 
 def scan_files(
-    folder: Callable[[str], Path], sources: Sequence[Source], looked_at: Callable[[int], None]
+    folder: Callable[[str], Path],
+    sources: Sequence[Source],
+    looked_at: Callable[[int], None],
+    *,
+    opening: Opening | None = None,
 ) -> ScanResult:
     """Return what *sources* select, every file frozen.
 
@@ -56,9 +65,12 @@ def scan_files(
         folder: gives the path of a root by its name.
         sources: the selections.
         looked_at: told the number of files so far, at least once every mebibyte; may raise to stop.
+        opening: opens an object of the store, for snapshots.
 
     Raises:
-        UsageError: a selected path doesn't exist, or leads out of its root.
+        ObjectCorrupt: a snapshot, or a file of it, is damaged.
+        ObjectMissing: a snapshot, or a file of it, isn't in the store.
+        UsageError: a selected path doesn't exist, or leads out of its root; a snapshot is none.
         Transient: the system is short of something that will be there again.
     """
     files: list[FoundFile] = []
@@ -73,6 +85,11 @@ def scan_files(
             looked_at(len(files))
 
     for source in sources:
+        if source.snapshot is not None:
+            if opening is None:
+                raise UsageError("A snapshot is in a store, and none is at hand.", hint="Name a folder.")
+            files.extend(_members(opening, source.snapshot, look))
+            continue
         for discovery in find(folder(source.root), source):
             for found in side_by_side(discovery, lambda candidate: _frozen_or_left_out(candidate, look)):
                 if isinstance(found, FoundFile):
@@ -125,19 +142,39 @@ def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
         SourceChanged: it is no regular file any more, or gone.
         SourceUnreadable: this user may not read it.
     """
-    cutter = Cutter()
     with opened(os.fspath(candidate.path), candidate.relative) as stream:
-        head = stream.read(HEAD_BYTES) or b""
-        cutter.feed(head)
+        path = quote_from_bytes(os.fsencode(candidate.path))
+        return _found(stream, path, candidate.relative, looked_at)
+
+
+def _members(opening: Opening, digest: str, looked_at: Callable[[], None]) -> Iterator[FoundFile]:
+    """Yield the files of a snapshot, each read once as :func:`freeze` does."""
+    with opening(digest) as document:
+        snapshot = parse_snapshot(document.read(), digest)
+
+    def found(member: SnapshotMember) -> FoundFile:
+        with opening(member.digest) as stream:
+            return _found(stream, member.digest, member.path, looked_at)
+
+    return side_by_side(snapshot.members, found)
+
+
+def _found(stream: IO[bytes], path: str, name: str, looked_at: Callable[[], None]) -> FoundFile:
+    cutter = Cutter()
+    head = b""
+    # an object gives what it has unpacked, which may be less than was asked for
+    while len(head) < HEAD_BYTES and (chunk := stream.read(HEAD_BYTES - len(head))):
+        head += chunk
+    cutter.feed(head)
+    looked_at()
+    while chunk := stream.read(CHUNK):
+        cutter.feed(chunk)
         looked_at()
-        while chunk := stream.read(CHUNK):
-            cutter.feed(chunk)
-            looked_at()
     reader = sniff(head)
     parts = [FilePart(size=part.size, sha256=part.sha256) for part in cutter.finish()]
     return FoundFile(
-        path=quote_from_bytes(os.fsencode(candidate.path)),
-        name=candidate.relative,
+        path=path,
+        name=name,
         size=sum(part.size for part in parts),
         sha256=cutter.sha256,
         reader=reader.name if reader else None,

@@ -36,6 +36,7 @@ class View:
         write: makes it.
         opens: the file to open, seen from what was made; empty where that is the thing itself.
         checkable: whether ``sha256sum -c manifest-sha256.txt`` proves it.
+        revision: raised when a changed program makes other bytes of the same artifact.
     """
 
     name: str
@@ -43,6 +44,7 @@ class View:
     write: Writer
     opens: str = ""
     checkable: bool = False
+    revision: int = 1
 
 
 def _folder(store: ObjectStore, digest: str, parent: Path, progress: Progress | None) -> Path:
