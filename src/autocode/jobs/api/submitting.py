@@ -206,15 +206,17 @@ def _accept(system: System, asked: _Asked, ui: str | None) -> tuple[Job, bool]:
     unknown = _unknown_root(system.home, new)
 
     def within(tx: sa.Connection, accepted: Accepted) -> None:
-        if accepted.new and unknown is not None:
-            raise unknown
-        if not accepted.new and not asked.caller.sees(scopes.of_job(tx, accepted.job_id)):
-            raise _taken()
         if accepted.new:
+            if unknown is not None:
+                raise unknown
             _hold_snapshots(tx, asked.caller, new, db.clock.now())
-        read.append(queries.get_within(tx, accepted.job_id))
-        if accepted.new:
+            # the counter of the audit stays locked until the end, so its entry comes last
+            read.append(queries.get_within(tx, accepted.job_id))
             _audit(tx, asked, db.clock.now())
+            return
+        if not asked.caller.sees(scopes.of_job(tx, accepted.job_id)):
+            raise _taken()
+        read.append(queries.get_within(tx, accepted.job_id))
 
     try:
         accepted = jobs.enqueue(db, new, within=within)
