@@ -18,7 +18,7 @@ from autocode.jobs.api.service import Calls, Shared
 from autocode.jobs.canonical import digest_of, is_digest
 from autocode.jobs.clock import rfc3339
 from autocode.jobs.errors import ObjectCorrupt, ObjectMissing, PayloadInvalid, UsageError
-from autocode.jobs.ledger import uploads
+from autocode.jobs.ledger import scopes, uploads
 from autocode.jobs.ledger.uploads import Named
 from autocode.jobs.operations.paths import clash
 from autocode.jobs.operations.snapshots import (
@@ -104,7 +104,7 @@ async def name_snapshot(request: Request, service: Shared, calls: Calls, caller:
     text = await read_text(request, _LIMIT)
     # thousands of files: not on the loop
     body = await service.files(lambda: model_of(SnapshotBody, parse_json(text)))
-    if not caller.sees(body.session_id):
+    if not caller.sees(scopes.sessions_of(body.session_id, ())):
         raise NotAllowed(
             f"The token {caller.token_id} is for some sessions only, and the request names none of them.",
             hint="Send the session_id that the files belong to.",
