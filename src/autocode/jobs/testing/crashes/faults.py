@@ -24,6 +24,9 @@ __all__ = ["FROZEN_SECONDS", "strike"]
 FROZEN_SECONDS: Final = LEASE_SECONDS + 2.0
 """How long something is stopped or cut off, where nobody takes its place."""
 
+_ALONE_SECONDS: Final = 0.5
+"""How long a process that was frozen goes on while its worker is still frozen."""
+
 _REPLACED_SECONDS: Final = 120.0
 """How long another attempt may take to begin; far above a lease, a backoff and the start of a worker."""
 
@@ -87,6 +90,9 @@ def _freeze(
             stack.enter_context(_spare_worker(service))
         # at once: what it was about to commit, nobody else has committed yet
         until(given_up, within=_REPLACED_SECONDS, what="the attempt was given up", told=service.told)
+        # and alone for a moment: its worker would tell it that it has no right any more
+        _resume(struck)
+        time.sleep(_ALONE_SECONDS)
     else:
         _resume(struck)
         time.sleep(FROZEN_SECONDS)
