@@ -86,6 +86,11 @@ class Home:
         return self.path / "logs"
 
     @property
+    def cache(self) -> Path:
+        """What saves work and may be deleted at any time; may be missing."""
+        return self.path / "cache"
+
+    @property
     def redaction_rules(self) -> Path:
         """The rules file that exports keep to unless another is named; there may be none."""
         return self.path / "redaction.toml"

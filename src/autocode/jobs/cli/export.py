@@ -55,6 +55,7 @@ class Options:
     output: Path | None = None
     zipped: bool = False
     views: tuple[str, ...] = ()
+    rehash: bool = False
     yes: bool = False
     wait: bool = True
     json: bool = False
@@ -84,7 +85,10 @@ def export(options: Options) -> int:
         _warn_of_itself(screen, selections, output)
     with opened() as system:
         asked = ExportPayload(
-            sources=as_sources(selections, system.home.add_root), redact=options.redact, rules=rules
+            sources=as_sources(selections, system.home.add_root),
+            redact=options.redact,
+            rules=rules,
+            rehash=options.rehash,
         )
         if not options.wait and not is_served(system):
             raise UsageError(
@@ -232,7 +236,9 @@ def _elsewhere(screen: Screen, options: Options) -> int:
             hint="Name its folders with --root, or unset AUTOCODE_URL to export here.",
         )
     sources = tuple(Source(root=name) for name in options.roots)
-    payload = ExportPayload(sources=sources, redact=options.redact, rules=_rules(options))
+    payload = ExportPayload(
+        sources=sources, redact=options.redact, rules=_rules(options), rehash=options.rehash
+    )
     return export_elsewhere(screen, payload, wait=options.wait)
 
 

@@ -24,6 +24,7 @@ from autocode.jobs.operations.export.payload import (
     ScanResult,
     Source,
 )
+from autocode.jobs.operations.export.seen import Seen, Stamp, stamp_of
 from autocode.jobs.sessions import HEAD_BYTES, Cutter, kind_of, sniff
 from autocode.jobs.sessions.discover import Candidate, Discovery, discover
 
@@ -34,18 +35,25 @@ _LISTED: Final = 10_000
 
 
 def scan_sources(context: StepContext, inputs: ScanInputs) -> Produced:
-    """Walk the sources, hash each file, say which reader takes it, and leave the list as an object."""
+    """Walk the sources, hash each file, say which reader takes it, and leave the list as an object.
+
+    A file that was hashed before and hasn't been touched since isn't read; see :mod:`.seen`.
+    """
 
     def looked_at(count: int) -> None:
         context.check()
         context.progress(count, unit="files scanned")
 
-    result = scan_files(context.folder, inputs.sources, looked_at)
+    with Seen(context.cache_folder(), rehash=inputs.rehash) as seen:
+        result = scan_files(context.folder, inputs.sources, looked_at, seen)
     return context.put([canonical_json(result.model_dump(mode="json"))], SCAN_TYPE)
 
 
 def scan_files(
-    folder: Callable[[str], Path], sources: Sequence[Source], looked_at: Callable[[int], None]
+    folder: Callable[[str], Path],
+    sources: Sequence[Source],
+    looked_at: Callable[[int], None],
+    seen: Seen | None = None,
 ) -> ScanResult:
     """Return what *sources* select, every file frozen.
 
@@ -56,6 +64,7 @@ def scan_files(
         folder: gives the path of a root by its name.
         sources: the selections.
         looked_at: told the number of files so far, at least once every mebibyte; may raise to stop.
+        seen: what earlier scans found; without it every file is read.
 
     Raises:
         UsageError: a selected path doesn't exist, or leads out of its root.
@@ -66,15 +75,19 @@ def scan_files(
     reasons: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     lock = threading.Lock()
+    memory = seen or Seen(None)
 
     def look() -> None:
         # one at a time, so that the numbers never fall
         with lock:
             looked_at(len(files))
 
+    def frozen(candidate: Candidate) -> FoundFile | LeftOut:
+        return _frozen_or_left_out(candidate, look, memory)
+
     for source in sources:
         for discovery in find(folder(source.root), source):
-            for found in side_by_side(discovery, lambda candidate: _frozen_or_left_out(candidate, look)):
+            for found in side_by_side(discovery, frozen):
                 if isinstance(found, FoundFile):
                     files.append(found)
                 else:
@@ -115,10 +128,11 @@ def find(folder: Path, source: Source) -> Iterator[Discovery]:
         yield walk
 
 
-def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
+def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> tuple[FoundFile, Stamp | None]:
     """Read a file once: its head chooses the reader, all of it makes the digests of the file and its parts.
 
-    A file that its reader can't read in parts is one part, however long.
+    A file that its reader can't read in parts is one part, however long. With it comes the stamp that it had
+    all the time, or ``None`` where it changed while it was read.
 
     Raises:
         OSError: its bytes can't be read.
@@ -127,15 +141,17 @@ def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
     """
     cutter = Cutter()
     with opened(os.fspath(candidate.path), candidate.relative) as stream:
+        before = stamp_of(os.fstat(stream.fileno()))
         head = stream.read(HEAD_BYTES) or b""
         cutter.feed(head)
         looked_at()
         while chunk := stream.read(CHUNK):
             cutter.feed(chunk)
             looked_at()
+        after = stamp_of(os.fstat(stream.fileno()))
     reader = sniff(head)
     parts = [FilePart(size=part.size, sha256=part.sha256) for part in cutter.finish()]
-    return FoundFile(
+    found = FoundFile(
         path=quote_from_bytes(os.fsencode(candidate.path)),
         name=candidate.relative,
         size=sum(part.size for part in parts),
@@ -145,12 +161,21 @@ def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
         label=reader.name if reader else kind_of(head),
         parts=tuple(parts) if len(parts) > 1 and (reader is None or reader.in_parts) else (),
     )
+    return found, after if before == after and found.size == after.size else None
 
 
-def _frozen_or_left_out(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile | LeftOut:
+def _frozen_or_left_out(
+    candidate: Candidate, looked_at: Callable[[], None], seen: Seen
+) -> FoundFile | LeftOut:
+    known = seen.recall(candidate)
+    if known is not None:
+        looked_at()
+        return known
     try:
-        return freeze(candidate, looked_at)
+        found, stamp = freeze(candidate, looked_at)
     except SourceChanged:
         return LeftOut(name=candidate.relative, reason="vanished")
     except (SourceUnreadable, OSError):
         return LeftOut(name=candidate.relative, reason="unreadable-file")
+    seen.keep(found, candidate, stamp)
+    return found
