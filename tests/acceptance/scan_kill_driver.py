@@ -1,7 +1,7 @@
 """Scans a folder over and over, each time killed by SIGKILL at the next line of the cache's code.
 
 ``scan_kill_driver.py FOLDER`` does it in ``FOLDER/<case>-<n>`` for n = 0, 1, 2, …: without a cache, and with
-one in which one of three files is out of date. After each kill the folder is scanned twice more. It prints a
+one in which one of two files is out of date. After each kill the folder is scanned twice more. It prints a
 JSON list of objects, the last of each case being that of the first child that got through.
 """
 
@@ -56,7 +56,7 @@ def attempt(case: str, folder: Path, kill_at: int) -> dict[str, Any]:
     """Scan in a child that dies at its *kill_at*-th line; say what scans after it find and open."""
     root, cache = folder / "root", folder / "cache"
     root.mkdir(parents=True)
-    for name in ("a", "b", "c"):
+    for name in ("a", "b"):
         (root / name).write_bytes(name.encode() * 100)
     if case == "known":
         scan(root, cache)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from autocode.jobs.errors import SourceChanged
+from autocode.jobs.operations.export import EXPORT
 from autocode.jobs.operations.export import seen as module
 from autocode.jobs.operations.export.payload import FoundFile, ScanResult, Source
 from autocode.jobs.operations.export.scan import scan_files
@@ -439,6 +440,25 @@ def test_an_export_again_opens_what_is_new_and_gives_the_artifact_of_a_fresh_hom
             grown = run(job)
         assert names == {name}
         assert grown == export(world.root, tmp_path / f"fresh-{name}")[1]
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_payload_can_ask_to_read_everything(tmp_path: Path) -> None:
+    """It is another request than the same without; one that doesn't ask is what it was before one could."""
+    world = World(tmp_path)
+    job = job_with_cache(world, tmp_path / "home", 1)
+    digest = run(job)
+    plain = job.payload.model_dump(mode="json")
+
+    job = job_with_cache(world, tmp_path / "home", 2, job)
+    job.payload = EXPORT.parse({**plain, "rehash": True})
+    with opened_in(world.root) as names:
+        assert run(job) == digest
+
+    assert names == {"a", "b", "c"}
+    assert plain == {"sources": [{"root": "samples", "select": []}], "redact": True}
+    assert job.payload.model_dump(mode="json") == {**plain, "rehash": True}
+    assert EXPORT.parse({**plain, "rehash": False}).model_dump(mode="json") == plain
 
 
 @pytest.mark.usefixtures("settled")
