@@ -22,7 +22,9 @@ bundle = step_task(bundle_step)
 
 
 @flow(name=EXPORT.name, persist_result=False, log_prints=False)
-async def export(sources: list[Source], redact: bool = True, rules: CustomRules | None = None) -> str:
+async def export(
+    sources: list[Source], redact: bool = True, rules: CustomRules | None = None, rehash: bool = False
+) -> str:
     """Export the sessions that *sources* select; return the digest of the bundle's manifest."""
-    payload = ExportPayload(sources=tuple(sources), redact=redact, rules=rules).model_dump(mode="json")
-    return await run_attempt(EXPORT, payload, (scan, read, bundle))
+    asked = ExportPayload(sources=tuple(sources), redact=redact, rules=rules, rehash=rehash)
+    return await run_attempt(EXPORT, asked.model_dump(mode="json"), (scan, read, bundle))

@@ -39,6 +39,7 @@ class StoreContext:
     store: LocalStore
     told: list[tuple[int, int | None, str | None]] = field(default_factory=list)
     batch: tuple[int, int] | None = None
+    cache: Path | None = None
 
     @contextmanager
     def output(self, media_type: str) -> Iterator[Output]:
@@ -65,6 +66,10 @@ class StoreContext:
     def folder(self, root: str) -> Path:
         """Return the one folder."""
         return self.root
+
+    def cache_folder(self) -> Path | None:
+        """Return the cache that the test gave."""
+        return self.cache
 
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
         """Remember what was told; within a batch of calls, what that makes of the whole batch."""

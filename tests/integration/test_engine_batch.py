@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from autocode.jobs.operations.export import EXPORT, read
 from autocode.jobs.operations.export.kind import _parts_of
 from autocode.jobs.operations.export.payload import ReadInputs, Source
 from autocode.jobs.operations.export.scan import scan_files
+from autocode.jobs.operations.export.seen_file import SeenFile
 from autocode.jobs.projection import Lease, Outcome, RunState
 from autocode.jobs.redaction import DEFAULT_POLICY
 from autocode.jobs.settings import Home
@@ -138,6 +140,41 @@ def test_an_error_in_a_process_arrives_as_itself(sessions: Path, tmp_path: Path)
         assert batch.failed.startswith("read 05 ")
         assert batch.failed not in [step for step, _ in history(system)]
         assert leftovers(system) == []
+
+
+@pytest.mark.parametrize("processes", ["1", "2"], ids=["here", "apart"])
+@pytest.mark.usefixtures("apart")
+def test_what_is_known_of_a_file_that_changed_is_dropped(
+    processes: str, sessions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever finds that a file isn't what the cache says has the next scan read it, and no other."""
+    monkeypatch.setattr("autocode.jobs.engine.lanes._SMALL", 0)
+    monkeypatch.setenv("AUTOCODE_PROCESSES", processes)
+    folder = tmp_path / "sessions"
+    shutil.copytree(sessions, folder)
+    chains = chains_of(folder)
+    paths = {path.name: os.fsencode(path) for path in folder.iterdir()}
+    (folder / "05.jsonl").write_bytes(b"")
+
+    with open_system(Home(tmp_path / "home")) as system, attempt_in(system) as context:
+        cache = context.cache_folder()
+        assert cache == system.home.cache
+        cache.mkdir()
+        known = SeenFile(cache / "scan.db")
+        known.put(dict.fromkeys(paths.values(), b"{}"))
+        with pytest.raises(SourceChanged):
+            performed(Batch(context, read, "job-1", chains, "bytes"))
+
+    assert [name for name, path in paths.items() if known.get(path) is None] == ["05.jsonl"]
+    known.close()
+
+
+def test_a_job_that_starts_afresh_has_no_cache(tmp_path: Path) -> None:
+    """What earlier jobs found isn't there for a retry from the start."""
+    with open_system(Home(tmp_path / "home")) as system, attempt_in(system) as context:
+        context.attempt = replace(context.attempt, fresh_fence=1)
+
+        assert context.cache_folder() is None
 
 
 @pytest.mark.usefixtures("apart")

@@ -63,7 +63,7 @@ def another(job: Job, number: int = 2) -> Job:
 
 def cut_of(path: Path) -> list[int]:
     """Return the sizes of the parts of a file."""
-    found = freeze(Candidate(path.name, path, 0), lambda: None)
+    found, _ = freeze(Candidate(path.name, path, 0), lambda: None)
     return [part.size for part in found.cut()]
 
 

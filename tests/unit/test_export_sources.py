@@ -24,6 +24,7 @@ from autocode.jobs.errors import (
 from autocode.jobs.operations.export import EXPORT, frozen
 from autocode.jobs.operations.export.payload import FoundFile, Source
 from autocode.jobs.operations.export.scan import freeze, scan_files
+from autocode.jobs.operations.export.seen import Stamp
 from autocode.jobs.sessions.discover import Candidate
 from autocode.jobs.store import posix, staging
 from export_context import Job, export, job_over, leftovers_of, line, manifest_of, paths_of, run
@@ -185,7 +186,7 @@ def test_a_link_that_appears_after_discovery_is_not_followed(
     outside.write_bytes(ONE)
     (folder / "a.jsonl").write_bytes(line("other"))
 
-    def swapped(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
+    def swapped(candidate: Candidate, looked_at: Callable[[], None]) -> tuple[FoundFile, Stamp | None]:
         if candidate.relative == "s.jsonl":
             candidate.path.unlink()
             candidate.path.symlink_to(outside)

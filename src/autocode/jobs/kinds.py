@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, BinaryIO, Final, Generic, Protocol, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
@@ -92,6 +93,14 @@ class StepContext(Protocol):
 
     def folder(self, root: str) -> Any:
         """Return the path of a folder that sessions may be read from, by its name."""
+        ...
+
+    def cache_folder(self) -> Path | None:
+        """Return a folder, which may be missing, for what saves work and may be gone at any time.
+
+        ``None`` where nothing is to be taken from earlier jobs. It must not show in
+        what a step produces.
+        """
         ...
 
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
@@ -192,8 +201,8 @@ class Step(Generic[I]):
         retries: how it tries again.
         per_job: its output is good for this job only, since it depends on the world and not just its inputs.
         apart: its calls may run in other processes, which import its module anew: of its context it uses
-            ``output``, ``put``, ``open``, ``read``, ``progress`` and ``check`` alone; its progress and the
-            sizes of its calls are bytes that it reads.
+            ``output``, ``put``, ``open``, ``read``, ``cache_folder``, ``progress`` and ``check`` alone; its
+            progress and the sizes of its calls are bytes that it reads.
         follow: makes the inputs of a call from what was given for it and what the call before produced; for
             the further calls of a chain.
     """

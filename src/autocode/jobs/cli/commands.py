@@ -158,6 +158,14 @@ def export(
             help="Preview what is found as entries to paste into the allow list.",
         ),
     ] = False,
+    rehash: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Read every file, also those that nobody has touched since an earlier export.",
+        ),
+    ] = False,
     yes: Annotated[
         bool,
         Parameter(
@@ -197,6 +205,7 @@ def export(
         redact=redact,
         rules=rules,
         allow_list=allow_list,
+        rehash=rehash,
         output=output,
         zipped=zipped,
         views=tuple(views or ()),

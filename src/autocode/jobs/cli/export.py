@@ -57,6 +57,7 @@ class Options:
     output: Path | None = None
     zipped: bool = False
     views: tuple[str, ...] = ()
+    rehash: bool = False
     yes: bool = False
     wait: bool = True
     json: bool = False
@@ -86,7 +87,10 @@ def export(options: Options) -> int:
         _warn_of_itself(screen, selections, output)
     with opened() as system:
         asked = ExportPayload(
-            sources=as_sources(selections, system.home.add_root), redact=options.redact, rules=rules
+            sources=as_sources(selections, system.home.add_root),
+            redact=options.redact,
+            rules=rules,
+            rehash=options.rehash,
         )
         if not options.wait and not is_served(system):
             raise UsageError(
@@ -243,6 +247,7 @@ def _elsewhere(screen: Screen, options: Options) -> int:
             files=files_of(selections),
             redact=options.redact,
             rules=rules,
+            rehash=options.rehash,
             wait=options.wait,
             output=output,
         ),

@@ -29,6 +29,7 @@ class Remote:
         files: files of this machine, by the paths that they get in a snapshot.
         redact: replace secrets.
         rules: the user's own rules.
+        rehash: read files anew that nobody seems to have touched.
         wait: follow the job to its end.
         output: the folder that gets the zip file; ``None`` for none.
     """
@@ -37,6 +38,7 @@ class Remote:
     files: Mapping[str, Path]
     redact: bool
     rules: CustomRules | None
+    rehash: bool
     wait: bool
     output: Path | None
 
@@ -51,7 +53,12 @@ def export_elsewhere(screen: Screen, asked: Remote) -> int:
     """
     with remote() as client:
         uploaded = _upload(screen, client, asked.files) if asked.files else ()
-        payload = ExportPayload(sources=asked.sources + uploaded, redact=asked.redact, rules=asked.rules)
+        payload = ExportPayload(
+            sources=asked.sources + uploaded,
+            redact=asked.redact,
+            rules=asked.rules,
+            rehash=asked.rehash,
+        )
         job = client.enqueue(EXPORT.name, payload.model_dump(mode="json")).job
         if not asked.wait:
             handed_over(screen, job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from autocode.jobs import crash
@@ -61,9 +62,17 @@ class ApartContext:
         store: where the objects are written.
         check: raises when the work must stop.
         tell: told how far the call is.
+        cache: the folder for what may be gone.
     """
 
-    def __init__(self, store: LocalStore, check: Callable[[], None], tell: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        store: LocalStore,
+        check: Callable[[], None],
+        tell: Callable[[int], None],
+        cache: Path | None = None,
+    ) -> None:
+        self._cache = cache
         self._store = store
         self._check = check
         self._tell = tell
@@ -116,6 +125,10 @@ class ApartContext:
     def folder(self, root: str) -> Any:
         """Refuse: roots belong to the home."""
         raise UsageError(f"A step that runs apart can't ask for the root {root!r}.", hint="Use its path.")
+
+    def cache_folder(self) -> Path | None:
+        """Return the folder for what may be gone."""
+        return self._cache
 
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:  # noqa: ARG002 - the protocol's
         """Tell how far this call is."""

@@ -177,7 +177,10 @@ class Batch:
         self._tried.update(group)
         works = {chain: Work(link.left, link.before) for chain in group if (link := self._links[chain]).left}
         self._hire(works)
-        lanes = Lanes(self._store, self._step, works, self._workers, self._context.check)
+        context = self._context
+        lanes = Lanes(
+            self._store, self._step, works, self._workers, context.check, cache=context.cache_folder()
+        )
         try:
             for ready in lanes:
                 if ready:

@@ -127,6 +127,10 @@ class AttemptContext:
         """Return the path of a root; see :func:`folder_of`."""
         return folder_of(self.system.home, root, os.environ, Path.home())
 
+    def cache_folder(self) -> Path | None:
+        """Return the home's folder for what may be gone; none for a job that starts afresh."""
+        return self.system.home.cache if self.attempt.fresh_fence is None else None
+
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
         """Persist progress, at most twice a second, and always the last of a total."""
         self.check()

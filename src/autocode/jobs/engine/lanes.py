@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from autocode.jobs.engine.apart import ApartContext, perform
@@ -83,6 +84,7 @@ class Lanes:
         works: the chains, by a number of the caller's.
         workers: processes that perform them; with none, everything is done in a thread of this process.
         check: raises when the work must stop.
+        cache: the folder for what may be gone.
     """
 
     def __init__(
@@ -92,7 +94,10 @@ class Lanes:
         works: Mapping[int, Work],
         workers: Sequence[Worker],
         check: Callable[[], None],
+        *,
+        cache: Path | None = None,
     ) -> None:
+        self._cache = cache
         self._store = store
         self._step = step
         self._works = works
@@ -206,7 +211,7 @@ class Lanes:
         def tell(done: int) -> None:
             self.under_way[chain, number] = done
 
-        context = ApartContext(self._store, self._check, tell)
+        context = ApartContext(self._store, self._check, tell, self._cache)
         work = self._works[chain]
         try:
             for done in perform(context, self._step, work.calls, work.before):

@@ -45,7 +45,7 @@ def main(socket: int, home: Path) -> None:
     # Ctrl-C is for the parent, which decides what becomes of the work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, args=(socket,), daemon=True).start()
-    _Worker(Connection(socket), LocalStore(Home(home).store)).serve()
+    _Worker(Connection(socket), Home(home)).serve()
 
 
 def _die_with_parent(socket: int) -> None:
@@ -57,9 +57,10 @@ def _die_with_parent(socket: int) -> None:
 
 
 class _Worker:
-    def __init__(self, parent: Connection, store: LocalStore) -> None:
+    def __init__(self, parent: Connection, home: Home) -> None:
         self._parent = parent
-        self._store = store
+        self._store = LocalStore(home.store)
+        self._cache = home.cache
         self._waiting: deque[tuple[Any, ...]] = deque()
         self._told = 0.0
 
@@ -79,7 +80,9 @@ class _Worker:
 
     def _run(self, step: Step[Any], chain: int, calls: Any, before: Any) -> None:
         number = 0
-        context = ApartContext(self._store, lambda: None, lambda done: self._tell(chain, number, done))
+        context = ApartContext(
+            self._store, lambda: None, lambda done: self._tell(chain, number, done), self._cache
+        )
         try:
             for done in perform(context, step, calls, before):
                 self._hand_over(chain, number, done)

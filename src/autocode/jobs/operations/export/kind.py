@@ -88,7 +88,7 @@ async def run(job: JobContext[ExportPayload]) -> Produced:
     """
     payload = job.payload
     policy = payload.policy
-    scanned = await job.step(scan, ScanInputs(sources=payload.sources))
+    scanned = await job.step(scan, ScanInputs(sources=payload.sources, rehash=payload.rehash))
     found = ScanResult.model_validate_json(job.read(scanned.digest))
     _some_session(found)
     # the same bytes under two names are one session

@@ -105,6 +105,10 @@ class ExportPayload(_Frozen):
     rules: CustomRules | None = Field(
         default=None, description="Rules of one's own and an allow list, by content: never the file's path."
     )
+    rehash: bool = Field(
+        default=False,
+        description="Read every source, also one that nobody has touched since the last time.",
+    )
 
     @property
     def policy(self) -> Policy | None:
@@ -118,11 +122,14 @@ class ExportPayload(_Frozen):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_absent_rules(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # a payload without rules keeps the fingerprint that it had before there were any
+    def _without_what_is_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # a payload without it keeps the fingerprint that it had before there was such a field; one that asks
+        # to read everything doesn't attach to a job that doesn't
         value: dict[str, Any] = handler(self)
         if self.rules is None:
             value.pop("rules", None)
+        if not self.rehash:
+            value.pop("rehash", None)
         return value
 
     @field_validator("sources")
@@ -141,9 +148,10 @@ class ExportPayload(_Frozen):
 
 
 class ScanInputs(_Frozen):
-    """What ``scan`` looks at."""
+    """What ``scan`` looks at, and whether it reads what it knows; that changes nothing in a job's result."""
 
     sources: tuple[Source, ...]
+    rehash: bool = Field(default=False, exclude=True)
 
 
 class FilePart(_Frozen):

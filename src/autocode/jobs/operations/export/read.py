@@ -6,9 +6,10 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Final, cast
+from urllib.parse import unquote_to_bytes
 
 from autocode.jobs.canonical import canonical_json, is_digest
-from autocode.jobs.errors import RedactionFailed
+from autocode.jobs.errors import RedactionFailed, SourceChanged
 from autocode.jobs.kinds import Produced, StepContext
 from autocode.jobs.operations.export.encoding import LARGE, encode_record, pieces_of
 from autocode.jobs.operations.export.frozen import CHUNK, FrozenStream, frozen, stored
@@ -20,6 +21,7 @@ from autocode.jobs.operations.export.payload import (
     RAW_TYPE,
     ReadInputs,
 )
+from autocode.jobs.operations.export.seen import forget
 from autocode.jobs.redaction import Place, Policy, RedactionReport, Redactor, policy_with
 from autocode.jobs.sessions import READERS, Record
 
@@ -134,6 +136,15 @@ def read_session(context: StepContext, inputs: ReadInputs) -> Produced:
         SourceChanged: the file no longer holds the bytes that ``scan`` recorded.
         SourceUnreadable: the file can't be opened.
     """
+    try:
+        return _entry_of(context, inputs)
+    except SourceChanged:
+        # the next scan must read it, whatever the file system says
+        forget(context.cache_folder(), unquote_to_bytes(inputs.path))
+        raise
+
+
+def _entry_of(context: StepContext, inputs: ReadInputs) -> Produced:
     before = Before() if inputs.before is None else Before.from_bytes(context.read(inputs.before))
     raw = _raw_copy(context, inputs) if inputs.raw else None
     normal: Produced | None = None

@@ -25,6 +25,7 @@ from autocode.jobs.operations.export.payload import (
     ScanResult,
     Source,
 )
+from autocode.jobs.operations.export.seen import Seen, Stamp, stamp_of
 from autocode.jobs.operations.snapshots import SnapshotMember, parse_snapshot
 from autocode.jobs.sessions import HEAD_BYTES, Cutter, kind_of, sniff
 from autocode.jobs.sessions.discover import Candidate, Discovery, discover
@@ -39,13 +40,17 @@ _LISTED: Final = 10_000
 
 
 def scan_sources(context: StepContext, inputs: ScanInputs) -> Produced:
-    """Walk the sources, hash each file, say which reader takes it, and leave the list as an object."""
+    """Walk the sources, hash each file, say which reader takes it, and leave the list as an object.
+
+    A file that was hashed before and hasn't been touched since isn't read; see :mod:`.seen`.
+    """
 
     def looked_at(count: int) -> None:
         context.check()
         context.progress(count, unit="files scanned")
 
-    result = scan_files(context.folder, inputs.sources, looked_at, opening=context.open)
+    with Seen(context.cache_folder(), rehash=inputs.rehash) as seen:
+        result = scan_files(context.folder, inputs.sources, looked_at, seen, opening=context.open)
     return context.put([canonical_json(result.model_dump(mode="json"))], SCAN_TYPE)
 
 
@@ -53,6 +58,7 @@ def scan_files(
     folder: Callable[[str], Path],
     sources: Sequence[Source],
     looked_at: Callable[[int], None],
+    seen: Seen | None = None,
     *,
     opening: Opening | None = None,
 ) -> ScanResult:
@@ -65,6 +71,7 @@ def scan_files(
         folder: gives the path of a root by its name.
         sources: the selections.
         looked_at: told the number of files so far, at least once every mebibyte; may raise to stop.
+        seen: what earlier scans found; without it every file is read.
         opening: opens an object of the store, for snapshots.
 
     Raises:
@@ -78,11 +85,15 @@ def scan_files(
     reasons: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     lock = threading.Lock()
+    memory = seen or Seen(None)
 
     def look() -> None:
         # one at a time, so that the numbers never fall
         with lock:
             looked_at(len(files))
+
+    def frozen(candidate: Candidate) -> FoundFile | LeftOut:
+        return _frozen_or_left_out(candidate, look, memory)
 
     for source in sources:
         if source.snapshot is not None:
@@ -91,7 +102,7 @@ def scan_files(
             files.extend(_members(opening, source.snapshot, look))
             continue
         for discovery in find(folder(source.root), source):
-            for found in side_by_side(discovery, lambda candidate: _frozen_or_left_out(candidate, look)):
+            for found in side_by_side(discovery, frozen):
                 if isinstance(found, FoundFile):
                     files.append(found)
                 else:
@@ -132,10 +143,11 @@ def find(folder: Path, source: Source) -> Iterator[Discovery]:
         yield walk
 
 
-def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
+def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> tuple[FoundFile, Stamp | None]:
     """Read a file once: its head chooses the reader, all of it makes the digests of the file and its parts.
 
-    A file that its reader can't read in parts is one part, however long.
+    A file that its reader can't read in parts is one part, however long. With it comes the stamp that it had
+    all the time, or ``None`` where it changed while it was read.
 
     Raises:
         OSError: its bytes can't be read.
@@ -143,8 +155,11 @@ def freeze(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile:
         SourceUnreadable: this user may not read it.
     """
     with opened(os.fspath(candidate.path), candidate.relative) as stream:
+        before = stamp_of(os.fstat(stream.fileno()))
         path = quote_from_bytes(os.fsencode(candidate.path))
-        return _found(stream, path, candidate.relative, looked_at)
+        found = _found(stream, path, candidate.relative, looked_at)
+        after = stamp_of(os.fstat(stream.fileno()))
+    return found, after if before == after and found.size == after.size else None
 
 
 def _members(opening: Opening, digest: str, looked_at: Callable[[], None]) -> Iterator[FoundFile]:
@@ -184,10 +199,18 @@ def _found(stream: IO[bytes], path: str, name: str, looked_at: Callable[[], None
     )
 
 
-def _frozen_or_left_out(candidate: Candidate, looked_at: Callable[[], None]) -> FoundFile | LeftOut:
+def _frozen_or_left_out(
+    candidate: Candidate, looked_at: Callable[[], None], seen: Seen
+) -> FoundFile | LeftOut:
+    known = seen.recall(candidate)
+    if known is not None:
+        looked_at()
+        return known
     try:
-        return freeze(candidate, looked_at)
+        found, stamp = freeze(candidate, looked_at)
     except SourceChanged:
         return LeftOut(name=candidate.relative, reason="vanished")
     except (SourceUnreadable, OSError):
         return LeftOut(name=candidate.relative, reason="unreadable-file")
+    seen.keep(found, candidate, stamp)
+    return found

@@ -156,6 +156,10 @@ class _Context:
             )
         return self._roots[root]
 
+    def cache_folder(self) -> Path | None:
+        """Give none: nothing is taken from an earlier run."""
+        return None
+
     def progress(self, done: int, total: int | None = None, unit: str | None = None) -> None:
         """Nobody looks."""
 
