@@ -1,6 +1,6 @@
 """A process that serves the API of a home, as the service starts it; logs go to stderr as JSON.
 
-Run as ``python api_process.py HOME [OPTIONS as JSON]``.
+Run as ``python api_process.py HOME [OPTIONS as JSON]``; the option ``tls`` has a certificate and its key.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import autocode.jobs.testing.scenarios  # noqa: F401 - registers the kinds that the tests submit
+from autocode.jobs.api.exposure import Exposure
 from autocode.jobs.api.process import serve
 from autocode.jobs.engine.system import open_system
 from autocode.jobs.errors import JobsError
@@ -31,6 +32,8 @@ def main() -> int:
     handler.setFormatter(_Lines())
     logging.basicConfig(level=logging.DEBUG, handlers=[handler])
     options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
+    if "tls" in options:
+        options["exposure"] = Exposure(*map(Path, options.pop("tls")))
     with open_system(Home(Path(sys.argv[1]))) as system:
         try:
             return serve(system, None, **options)
