@@ -33,7 +33,8 @@ def main() -> int:
     logging.basicConfig(level=logging.DEBUG, handlers=[handler])
     options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     if "tls" in options:
-        options["exposure"] = Exposure(*map(Path, options.pop("tls")))
+        certificate, key = map(Path, options.pop("tls"))
+        options["exposure"] = Exposure(certificate, key)
     with open_system(Home(Path(sys.argv[1]))) as system:
         try:
             return serve(system, None, **options)
