@@ -1,6 +1,6 @@
 """A process that serves the API of a home, as the service starts it; logs go to stderr as JSON.
 
-Run as ``python api_process.py HOME [OPTIONS as JSON]``.
+Run as ``python api_process.py HOME [OPTIONS as JSON]``; the option ``tls`` has a certificate and its key.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import autocode.jobs.testing.scenarios  # noqa: F401 - registers the kinds that the tests submit
+from autocode.jobs.api.exposure import Exposure
 from autocode.jobs.api.process import serve
 from autocode.jobs.api.settings import EventLimits
 from autocode.jobs.engine.system import open_system
@@ -34,6 +35,9 @@ def main() -> int:
     options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     if "events" in options:
         options["events"] = EventLimits(**options["events"])
+    if "tls" in options:
+        certificate, key = map(Path, options.pop("tls"))
+        options["exposure"] = Exposure(certificate, key)
     with open_system(Home(Path(sys.argv[1]))) as system:
         try:
             return serve(system, None, **options)

@@ -20,6 +20,7 @@ from autocode.jobs.engine.system import System, open_system
 from autocode.jobs.errors import UsageError
 from autocode.jobs.locks import is_held
 from autocode.jobs.settings import Home
+from certificates import certificate
 
 NOOP = "scenario-noop"
 PAYLOAD = {"witness": "w"}
@@ -129,6 +130,23 @@ def test_it_comes_back_at_the_same_address(tmp_path: Path) -> None:
             assert (second.home.run / "token").read_text() == token
             assert client.get("job").status == "queued"
             assert second.end(signal.SIGINT) == 0
+
+
+def test_it_speaks_tls(tmp_path: Path) -> None:
+    """With a certificate the service answers over TLS alone, and commands of the home trust that very one."""
+    files = certificate(tmp_path)
+    with served(tmp_path, host="0.0.0.0", tls=[str(file) for file in files]) as serving:  # noqa: S104 - with TLS
+        facts = serving.facts()
+        with serving.client() as client:
+            accepted = client.enqueue(NOOP, PAYLOAD, job_id="job")
+
+        assert facts["url"].startswith("https://127.0.0.1:")
+        assert accepted.created
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{facts['url']}/livez", trust_env=False)
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"http{facts['url'].removeprefix('https')}/livez", trust_env=False)
+        assert serving.end() == 0
 
 
 @pytest.fixture

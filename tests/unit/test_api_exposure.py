@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,30 +13,17 @@ from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import access
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.urls import public_origin
+from certificates import certificate
 
 pytest_plugins = ["fixtures_api"]
 
 PUBLIC = "https://jobs.example"
-_EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
-_OPENSSL = ("openssl", "req", "-x509", *_EC, "-nodes", "-days", "2", "-subj", "/CN=jobs.example")
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Give a certificate and its key."""
     return certificate(tmp_path_factory.mktemp("tls"))
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate that signs itself."""
-    made = (folder / "cert.pem", folder / "key.pem")
-    subprocess.run(
-        [*_OPENSSL, "-out", "cert.pem", "-keyout", "key.pem"],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
-    return made
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "jobs.example"])  # noqa: S104 - refused

@@ -67,7 +67,7 @@ def revoke(token_id: str, reason: str) -> int:
         if token_id not in {each.principal.token_id for each in access.listed(system.db, ended=True)}:
             # a whole token may have been pasted here: no part of what was said is repeated
             raise UsageError(
-                "There is no token of this id.", hint="The ids: autocode-jobs token list (16 hex digits each)"
+                "There is no token of this id.", hint="An id has 16 hex digits: autocode-jobs token list"
             )
         ended = access.revoke(system.db, token_id, actor=actor(), reason=reason)
     screen.say(f"{token_id}  {'revoked' if ended else 'was revoked before'}")
