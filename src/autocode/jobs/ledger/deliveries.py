@@ -58,10 +58,14 @@ class Ended:
     """An event that ended a job, as it was stamped."""
 
     cursor: int
-    type: str
     rev: int
     status: str
     reason: str | None
+
+    @property
+    def type(self) -> str:
+        """What a receiver is told: the end, also where the event is the request to call the job off."""
+        return f"job.{self.status}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ def _write(tx: sa.Connection, rows: JobRows, events: Sequence[_Event], now: date
         before, status = status, event.snapshot["status"]
         if before != status and status in TERMINAL:
             reason = event.snapshot["reason"]
-            endings.append(deliveries.Ended(cursor + offset, event.type, rev, status, reason))
+            endings.append(deliveries.Ended(cursor + offset, rev, status, reason))
         if event.id is not None:
             stamped.append({"event_id": event.id, **values})
             continue
