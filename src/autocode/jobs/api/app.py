@@ -9,7 +9,16 @@ from typing import Final
 from fastapi import FastAPI
 
 from autocode.jobs import __version__
-from autocode.jobs.api import actions, health, listing, pages, problems, reading, submitting
+from autocode.jobs.api import (
+    actions,
+    health,
+    listing,
+    notifications,
+    pages,
+    problems,
+    reading,
+    submitting,
+)
 from autocode.jobs.api.guard import Guard
 from autocode.jobs.api.service import Service
 from autocode.jobs.api.settings import Settings
@@ -72,6 +81,7 @@ def create_app(system: System, settings: Settings | None = None) -> FastAPI:
         listing.router,
         reading.router,
         actions.router,
+        notifications.router,
         pages.router,
     ):
         app.include_router(router)

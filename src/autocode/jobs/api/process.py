@@ -58,6 +58,7 @@ def serve(
     hosts: frozenset[str] = frozenset(),
     allow_remote: bool = False,
     prefect_ui: str | None = None,
+    mail: bool = False,
 ) -> int:
     """Serve the API of *system* until SIGTERM or SIGINT; then answer what was begun, and return 0.
 
@@ -73,6 +74,7 @@ def serve(
         hosts: names beside the loopback ones by which clients may call the service.
         allow_remote: let *host* be an address that other machines reach.
         prefect_ui: where the Prefect UI answers, for links to runs.
+        mail: e-mail can be sent, so that people may subscribe to it.
 
     Raises:
         UsageError: *host* isn't a loopback address, the port is taken, or the home is served already.
@@ -88,6 +90,7 @@ def serve(
         prefect_ui=None if prefect_ui is None else prefect_ui.rstrip("/"),
         prefect_api=None if address is None else address.url,
         prefect_auth=None if address is None else address.auth,
+        mail=mail,
     )
     with _alone(system), contextlib.closing(_bound(host, port, announced)) as listening:
         own_token(system)

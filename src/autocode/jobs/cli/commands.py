@@ -12,7 +12,13 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from autocode.jobs._version import __version__
-from autocode.jobs.cli import backup_commands, crash_commands, job_commands, service_commands
+from autocode.jobs.cli import (
+    backup_commands,
+    crash_commands,
+    job_commands,
+    notify_commands,
+    service_commands,
+)
 
 __all__ = ["app"]
 
@@ -64,6 +70,7 @@ app.command(_artifacts)
 service_commands.register(app)
 backup_commands.register(app)
 crash_commands.register(app)
+notify_commands.register(app)
 job_commands.register(_jobs)
 
 Output = Annotated[

@@ -41,6 +41,7 @@ def api(flags: Flags) -> int:
             hosts=names,
             allow_remote=values.allow_remote,
             prefect_ui=address.url.removesuffix("/api"),
+            mail=values.smtp_host is not None,
         )
 
     return _run("api", flags, serve, ahead="autocode.jobs.api.process")

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self
 
 import httpx
 
+from autocode.jobs.client.notifications import Notifications
 from autocode.jobs.client.transport import Transport
 from autocode.jobs.errors import JobNotFound
 from autocode.jobs.model import TERMINAL, JobStatus
@@ -87,6 +88,11 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
+
+    @property
+    def notifications(self) -> Notifications:
+        """Who is told that jobs ended, and what came of it."""
+        return Notifications(self._transport)
 
     @property
     def url(self) -> str:
