@@ -123,7 +123,7 @@ def test_what_is_planned_is_said_to_be_planned() -> None:
     page = (DOCS / "contract.md").read_text(encoding="utf-8")
 
     assert "**Planned**: `WS /v1/events`" in section("HTTP")
-    assert "| WebSocket, notifications | planned |" in page
+    assert "| WebSocket | planned |" in page
 
 
 @pytest.mark.parametrize("name", sorted(schema.metadata.tables))
