@@ -89,8 +89,10 @@ def cached_steps(tasks: list[TaskRun]) -> int:
     return sum(int(match[1]) if match else 1 for match in many)
 
 
-# an export changes nothing in the world, so it has no effect to be killed behind
-@pytest.mark.parametrize("point", [point for point in crash.POINTS if not point.startswith("effect.")])
+# an export changes nothing in the world, so it has no effect to be killed behind, and a command tells nobody
+@pytest.mark.parametrize(
+    "point", [point for point in crash.POINTS if not point.startswith(("effect.", "notify."))]
+)
 def test_an_export_killed_at_any_crash_point_ends_with_the_same_bundle(
     point: str, undisturbed: Undisturbed, guest: Command, host: tuple[Home, Address], tmp_path: Path
 ) -> None:

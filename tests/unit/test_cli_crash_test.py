@@ -16,8 +16,7 @@ from typing import Any, Self
 import pytest
 
 from autocode.jobs.cli import main as command
-from autocode.jobs.crash import POINTS
-from autocode.jobs.testing.crashes.cases import Case
+from autocode.jobs.testing.crashes.cases import JOB_POINTS, Case
 from autocode.jobs.testing.crashes.space import committed
 from autocode.jobs.testing.crashes.violations import Violation
 
@@ -35,7 +34,7 @@ class Workload:
 
     name: str
     payload: Mapping[str, Any] = field(default_factory=dict)
-    nths: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(POINTS, 2))
+    nths: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(JOB_POINTS, 2))
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ def test_a_kind_of_ones_own_is_disturbed_everywhere(world: World, capsys: pytest
 
     again = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("again: "))
     assert [each.payload for each in world.workloads] == [{"url": "{witness}/mail"}]
-    assert {Case.parse(text).point for text in world.run} == set(POINTS)
+    assert {Case.parse(text).point for text in world.run} == set(JOB_POINTS)
     assert {Case.parse(text).kind for text in world.run} == {"notify"}
     assert len(world.run) == 25
     assert (whole, one) == (command.FAILED if case in world.run[:-1] else command.DONE, command.FAILED)

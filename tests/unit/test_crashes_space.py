@@ -9,9 +9,8 @@ from typing import Final
 
 import pytest
 
-from autocode.jobs.crash import POINTS
 from autocode.jobs.errors import UsageError
-from autocode.jobs.testing.crashes.cases import Case, Fault, Victim
+from autocode.jobs.testing.crashes.cases import JOB_POINTS, Case, Fault, Victim
 from autocode.jobs.testing.crashes.pairs import pairs_of, pairwise
 from autocode.jobs.testing.crashes.space import (
     LIMIT,
@@ -40,7 +39,7 @@ _STEPS: Final = ("step.before", "step.mid-write", "step.after-object", "step.aft
 
 def kind(name: str, *, steps: int, effects: int = 0) -> Kind:
     """Return the course of a kind with so many steps and effects."""
-    nths = dict.fromkeys(POINTS, 1) | dict.fromkeys(_STEPS, steps) | {"reconcile.before-commit": 3}
+    nths = dict.fromkeys(JOB_POINTS, 1) | dict.fromkeys(_STEPS, steps) | {"reconcile.before-commit": 3}
     return Kind(name, nths | {"effect.after-call": effects})
 
 
@@ -57,7 +56,7 @@ def test_every_legal_case_is_in_the_space_once() -> None:
 
     assert len(cases) == len(set(cases))
     assert {(case.fault, case.victim) for case in cases} == set(STRIKES)
-    assert {case.point for case in cases} == set(POINTS)
+    assert {case.point for case in cases} == set(JOB_POINTS)
     assert {case.nth for case in cases if case.kind == "scenario-ten-steps"} == set(range(1, 12))
 
 
@@ -114,7 +113,7 @@ def test_everything_gets_its_turn() -> None:
 
     assert set(cases) <= set(every(KINDS))
     assert {case.kind for case in cases} == {each.name for each in KINDS}
-    assert {case.point for case in cases} == set(POINTS)
+    assert {case.point for case in cases} == set(JOB_POINTS)
     assert {(case.fault, case.victim) for case in cases} == set(STRIKES)
 
 
@@ -191,7 +190,7 @@ def test_the_committed_list_covers_what_it_says() -> None:
     assert covered.kind_strike == legal.kind_strike
     assert covered.point_strike <= legal.point_strike
     assert {strike for _, strike in covered.point_strike} == set(STRIKES)
-    assert set(at_point) == set(POINTS)
+    assert set(at_point) == set(JOB_POINTS)
     assert min(at_point.values()) >= 1
     assert min(at_victim.values()) >= 4
     assert len(covered.point_kill) == 27

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autocode.jobs.crash import POINTS
 from autocode.jobs.errors import JobsError, UsageError
+from autocode.jobs.testing.crashes.cases import JOB_POINTS
 from autocode.jobs.testing.crashes.workloads import Place, of_user, own
 
 pytest_plugins = ["fixtures_examples"]
@@ -32,8 +32,8 @@ def test_payloads_of_two_cases_differ_and_fit(tmp_path: Path) -> None:
 
 
 def test_each_point_is_passed_by_some_kind() -> None:
-    """No crash point is left out of the matrix."""
-    assert {point for workload in own() for point in workload.nths} == set(POINTS)
+    """No crash point that a job passes is left out of the matrix."""
+    assert {point for workload in own() for point in workload.nths} == set(JOB_POINTS)
 
 
 def test_places_are_filled_into_a_users_payload(examples: Path, tmp_path: Path) -> None:

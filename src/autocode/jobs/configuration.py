@@ -21,7 +21,16 @@ from pydantic.fields import FieldInfo
 
 from autocode.jobs.errors import UsageError
 from autocode.jobs.settings import Home
-from autocode.jobs.urls import http_url, listening_host, masked, prefect_url, public_origin, sqlalchemy_url
+from autocode.jobs.urls import (
+    hosts_and_networks,
+    http_url,
+    listening_host,
+    mail_address,
+    masked,
+    prefect_url,
+    public_origin,
+    sqlalchemy_url,
+)
 
 __all__ = ["FILE_NAME", "OTHER_VARIABLES", "Configuration", "Loaded", "Setting", "load", "settings"]
 
@@ -46,11 +55,22 @@ _UNTOLD: Final = re.compile(
 _ALSO: Final = {"prefect_api_url": "PREFECT_API_URL", "prefect_auth": "PREFECT_API_AUTH_STRING"}
 """Prefect's own variables, which count where ours are not set."""
 
-_SECRET: Final = frozenset({"token", "prefect_auth"})
+_SECRET: Final = frozenset({"token", "prefect_auth", "smtp_password"})
 """Never shown, and no flags: a command line can be read by every user of the machine."""
 
 _SECRET_INSIDE: Final = frozenset({"database_url", "prefect_api_url", "url"})
-_NO_FLAG: Final = _SECRET | {"url", "processes", "hosts", "kinds"} | {"request_rate", "request_burst"}
+_NOTIFYING: Final = frozenset(
+    {"public_url", "notify_allow", "smtp_host", "smtp_port", "smtp_security", "smtp_user"}
+    | {"smtp_password_file", "smtp_from"}
+)
+_NO_FLAG: Final = (
+    _SECRET | _NOTIFYING | {"url", "processes", "hosts", "kinds"} | {"request_rate", "request_burst"}
+)
+
+
+def _network_list(text: str) -> str:
+    hosts_and_networks(text)
+    return text
 
 
 def _setting(default: Any, allowed: str, description: str, **limits: Any) -> Any:
@@ -161,6 +181,36 @@ class Configuration(BaseModel):
         "Python modules with job kinds of your own, beside those that ship.",
         pattern=r"^\s*([\w.]+(:\w+)?\s*(,\s*[\w.]+(:\w+)?\s*)*)?$",
     )
+    public_url: _HttpUrl | None = _setting(
+        None, _HTTP, "Where people reach the API; what notifications link to. Not set: no links."
+    )
+    notify_allow: Annotated[str, AfterValidator(_network_list)] = _setting(
+        "",
+        "host names, addresses and networks (10.0.0.0/8), separated by commas",
+        "Receivers of webhooks that may be reached although they aren't public.",
+    )
+    smtp_host: Annotated[str, AfterValidator(listening_host)] | None = _setting(
+        None,
+        "an IP address or a host name",
+        "The server that sends e-mail; it needs smtp_from, too. Not set: none is sent.",
+    )
+    smtp_port: int = _setting(587, "a whole number from 1 to 65535", "Its port.", ge=1, le=65535)
+    smtp_security: Literal["starttls", "tls", "none"] = _setting(
+        "starttls", "starttls, tls or none", "How the connection to it is kept secret; none: it isn't."
+    )
+    smtp_user: str | None = _setting(
+        None, "a user's name", "Who logs in there. Not set: nobody.", min_length=1
+    )
+    smtp_password: str | None = _setting(None, "that user's password", "The password.", min_length=1)
+    smtp_password_file: str | None = _setting(
+        None,
+        "the path of a file",
+        "The file that holds the password, if smtp_password isn't set.",
+        min_length=1,
+    )
+    smtp_from: Annotated[str, AfterValidator(mail_address)] | None = _setting(
+        None, "a mail address, alone", "Whom e-mail comes from."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "info", "debug, info, warning or error", "What is logged: this level and the graver ones."
     )
@@ -256,6 +306,8 @@ def load(
             sources[name] = place
         except ValidationError:
             wrong.append(_refusal(place, name, value))
+    if not wrong:
+        wrong += _contradictions(Configuration.model_construct(**found))
     if wrong:
         raise UsageError(" ".join(wrong), hint="See docs/settings.md, or `autocode-jobs config --help`.")
     return Loaded(Configuration.model_construct(**found), sources)
@@ -283,6 +335,18 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, An
         # the strongest comes last
         for variable in reversed(setting.variables):
             yield variable, setting.name, environ.get(variable) or None, False
+
+
+def _contradictions(values: Configuration) -> Iterator[str]:
+    """Say which settings don't go together, though each of them could be right."""
+    secret = values.smtp_password or values.smtp_password_file
+    if values.smtp_host is not None and values.smtp_from is None:
+        yield "smtp_host is set, and smtp_from isn't: e-mail has to come from somebody."
+    if (values.smtp_user is None) != (secret is None):
+        yield "Of smtp_user and its password (smtp_password or smtp_password_file) one is set, not both."
+    here = values.smtp_host in {"localhost", "127.0.0.1", "::1"}
+    if secret is not None and values.smtp_security == "none" and not here:
+        yield "With smtp_security none the password would be sent for everybody to read."
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:

@@ -60,6 +60,8 @@ POINTS: Final[tuple[str, ...]] = (
     "result.before",
     "result.after",
     "reconcile.before-commit",
+    "notify.after-intent",
+    "notify.after-send",
 )
 """Every crash point that exists, in the order in which the life of a job meets them."""
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 __all__ = [
+    "Network",
+    "hosts_and_networks",
     "http_url",
     "listening_host",
+    "mail_address",
     "masked",
     "plain_url",
     "prefect_url",
@@ -17,8 +20,15 @@ __all__ = [
     "sqlalchemy_url",
 ]
 
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
 _DRIVER: Final = "postgresql+psycopg"
 _SCHEMES: Final = frozenset({"postgres", "postgresql", _DRIVER})
+_LONGEST_ADDRESS: Final = 254
+_ADDRESS: Final = re.compile(
+    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
+    r"@(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*"
+)
 _HOST_NAME: Final = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.(?!-)[A-Za-z0-9-]{1,63})*")
 
 
@@ -90,6 +100,33 @@ def listening_host(text: str) -> str:
         # four numbers with dots are meant as an address, also when one of them is too large
         if not _HOST_NAME.fullmatch(text) or text.rpartition(".")[2].isdecimal():
             raise
+    return text
+
+
+def hosts_and_networks(text: str) -> tuple[frozenset[str], tuple[Network, ...]]:
+    """Return the host names, in small letters, and the networks that *text* lists, separated by commas.
+
+    Raises:
+        ValueError: a part of it is neither.
+    """
+    hosts: set[str] = set()
+    networks: list[Network] = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        try:
+            networks.append(ipaddress.ip_network(part))
+        except ValueError:
+            hosts.add(listening_host(part).lower())
+    return frozenset(hosts), tuple(networks)
+
+
+def mail_address(text: str) -> str:
+    """Return *text* if it is a mail address alone, without a name beside it.
+
+    Raises:
+        ValueError: it isn't, or has characters that not every mail server takes.
+    """
+    if len(text) > _LONGEST_ADDRESS or not _ADDRESS.fullmatch(text):
+        raise ValueError("no mail address")
     return text
 
 

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from autocode.jobs import errors, request_errors
+from autocode.jobs import errors, notification_errors, request_errors
 from autocode.jobs.errors import JobConflict, JobsError
 
 __all__ = [
@@ -43,12 +43,17 @@ STATUSES: Final[Mapping[type[JobsError], int]] = {
     request_errors.MemberNotFound: 404,
     request_errors.SnapshotNotFound: 404,
     request_errors.RequestStalled: 408,
+    notification_errors.DeliveryNotFound: 404,
+    notification_errors.SubscriptionNotFound: 404,
     errors.AttemptEnded: 409,
     errors.IllegalTransition: 409,
     errors.JobFinished: 409,
     errors.JobNotDead: 409,
     request_errors.ResultNotReady: 409,
     request_errors.ResultExpired: 410,
+    notification_errors.DeliveryOpen: 409,
+    notification_errors.SubscriptionDisabled: 409,
+    notification_errors.SubscriptionExists: 409,
     errors.RevisionMoved: 412,
     request_errors.RequestTooLarge: 413,
     request_errors.RangeUnsatisfiable: 416,

@@ -67,6 +67,7 @@ def serve(
     request_rate: float = REQUEST_RATE,
     request_burst: int = REQUEST_BURST,
     events: EventLimits | None = None,
+    mail: bool = False,
 ) -> int:
     """Serve the API of *system* until SIGTERM or SIGINT; then answer what was begun, and return 0.
 
@@ -85,6 +86,7 @@ def serve(
         request_rate: changes that one token may ask for in a second, in the long run; 0: as many as it likes.
         request_burst: changes that it may ask for at once.
         events: what following events may cost, where that isn't the default.
+        mail: e-mail can be sent, so that people may subscribe to it.
 
     Raises:
         UsageError: *host* can be reached from other machines without TLS or a proxy, a certificate can't be
@@ -101,6 +103,7 @@ def serve(
         prefect_api=None if address is None else address.url,
         prefect_auth=None if address is None else address.auth,
         events=events if events is not None else EventLimits(),
+        mail=mail,
     )
     with _alone(system), contextlib.closing(_bound(host, port, announced)) as listening:
         own_token(system)

@@ -58,6 +58,7 @@ class Settings:
         prefect_ui: where the Prefect UI answers, for links to runs; ``None`` where there is none.
         prefect_api: where Prefect's API answers, for ``/readyz``; ``None`` where it isn't known.
         prefect_auth: what lets us in there, ``user:password``.
+        mail: e-mail can be sent, so that people may subscribe to it.
         work_pool: the Prefect work pool whose workers run the jobs.
         events: the limits of those who follow events.
     """
@@ -78,6 +79,7 @@ class Settings:
     prefect_ui: str | None = None
     prefect_api: str | None = None
     prefect_auth: str | None = None
+    mail: bool = False
     work_pool: str = "autocode"
     events: EventLimits = field(default_factory=EventLimits)
 

@@ -17,6 +17,7 @@ from autocode.jobs.cli import (
     backup_commands,
     crash_commands,
     job_commands,
+    notify_commands,
     service_commands,
 )
 
@@ -71,6 +72,7 @@ service_commands.register(app)
 access_commands.register(app)
 backup_commands.register(app)
 crash_commands.register(app)
+notify_commands.register(app)
 job_commands.register(_jobs)
 
 Output = Annotated[

@@ -106,6 +106,13 @@ def _asked(entry: timeline.Asked) -> str:
     return f"{entry.actor} asked for {what}{start}{outcome}{reason}".replace("asked for to", "asked to")
 
 
+def _notified(entry: timeline.Notified) -> str:
+    tries = "" if entry.attempts == 1 else f" at try {entry.attempts}"
+    if entry.done:
+        return f"{entry.channel} to {entry.place}: delivered{tries}"
+    return f"{entry.channel} to {entry.place}: given up{tries}: {entry.error}"
+
+
 _SENTENCES: Final[dict[type, Callable[[Any], str]]] = {
     timeline.Enqueued: lambda each: f"asked for {_ORIGINS.get(each.origin, 'by ' + each.origin)}",
     timeline.Due: _due,
@@ -119,6 +126,7 @@ _SENTENCES: Final[dict[type, Callable[[Any], str]]] = {
         f"attempt {each.attempt} committed the result {each.digest[:19]}, {bytes_text(each.size)}"
     ),
     timeline.ResultVerified: lambda _: "the result was found whole in the store: complete",
+    timeline.Notified: _notified,
     timeline.ResultExpired: lambda _: "retention removed the result",
 }
 

@@ -44,6 +44,7 @@ def api(flags: Flags) -> int:
             prefect_ui=address.url.removesuffix("/api"),
             request_rate=values.request_rate,
             request_burst=values.request_burst,
+            mail=values.smtp_host is not None,
         )
 
     return _run("api", flags, serve, ahead="autocode.jobs.api.process")
@@ -52,12 +53,13 @@ def api(flags: Flags) -> int:
 def reconcile(flags: Flags) -> int:
     """Reconcile until SIGTERM or Ctrl-C; return the exit status."""
 
-    def run(system: System, address: Address, _values: Configuration) -> int:
+    def run(system: System, address: Address, values: Configuration) -> int:
         from autocode.jobs.engine import daemon  # noqa: PLC0415 - after Prefect's settings are set
         from autocode.jobs.engine.connection import check_access  # noqa: PLC0415 - as above
+        from autocode.jobs.notifications.settings import NotificationSettings  # noqa: PLC0415 - as above
 
         check_access(address)
-        return daemon.run(system, address)
+        return daemon.run(system, address, notifications=NotificationSettings.of(values))
 
     return _run("reconcile", flags, run, ahead="autocode.jobs.engine.daemon")
 

@@ -8,8 +8,8 @@
         accepted = client.enqueue("export", payload, job_id="nightly-2026-01-05")
         job = client.wait(accepted.job.job_id)
 
-Errors are the classes of :mod:`autocode.jobs.errors` and :mod:`autocode.jobs.request_errors`, found by the
-``type`` of the problem.
+Errors are the classes of :mod:`autocode.jobs.errors`, :mod:`autocode.jobs.request_errors` and
+:mod:`autocode.jobs.notification_errors`, found by the ``type`` of the problem.
 """
 
 from autocode.jobs.client.client import Accepted, Client

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import httpx
 
 from autocode.jobs.client.download import VIEWS, Progress, fetch
+from autocode.jobs.client.notifications import Notifications
 from autocode.jobs.client.transport import Transport
 from autocode.jobs.client.upload import Uploaded, send_files
 from autocode.jobs.errors import JobNotFound, UsageError
@@ -98,6 +99,11 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
+
+    @property
+    def notifications(self) -> Notifications:
+        """Who is told that jobs ended, and what came of it."""
+        return Notifications(self._transport)
 
     @property
     def url(self) -> str:

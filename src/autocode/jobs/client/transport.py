@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from autocode.jobs import errors, request_errors
+from autocode.jobs import errors, notification_errors, request_errors
 from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.request_errors import ServiceUnavailable
 
@@ -222,7 +222,7 @@ def _family(cls: type[JobsError]) -> Iterator[type[JobsError]]:
         yield from _family(child)
 
 
-_MODULES: Final = (errors.__name__, request_errors.__name__)
+_MODULES: Final = (errors.__name__, notification_errors.__name__, request_errors.__name__)
 _BY_TYPE: Final = {
     cls.type: cls for cls in _family(JobsError) if cls.__module__ in _MODULES and "type" in vars(cls)
 }

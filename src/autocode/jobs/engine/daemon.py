@@ -23,6 +23,7 @@ from autocode.jobs.engine.system import System
 from autocode.jobs.errors import JobsError, LeadershipLost
 from autocode.jobs.ledger.leaders import RENEW_SECONDS, Leadership, assert_leading
 from autocode.jobs.ledger.wakeups import Listener
+from autocode.jobs.notifications.settings import NotificationSettings
 
 __all__ = ["ROLE", "run"]
 
@@ -35,13 +36,20 @@ _LISTEN_SECONDS: Final = 0.5
 logger = logging.getLogger(__name__)
 
 
-def run(system: System, address: Address, *, name: str | None = None) -> int:
+def run(
+    system: System,
+    address: Address,
+    *,
+    name: str | None = None,
+    notifications: NotificationSettings | None = None,
+) -> int:
     """Reconcile in the foreground until SIGTERM or SIGINT; return the exit status.
 
     Args:
         system: the opened home.
         address: the Prefect server; it may be away, now or later.
         name: tells this process from others of the same home.
+        notifications: how to tell the world that a job ended; without e-mail where nothing is given.
 
     Raises:
         TimeoutError: another reconciler of this name runs in the home.
@@ -54,12 +62,15 @@ def run(system: System, address: Address, *, name: str | None = None) -> int:
         holding(system.home) as holder,
         temporary_settings(settings),
     ):
-        return asyncio.run(_Daemon(system, holder, ready).run())
+        return asyncio.run(_Daemon(system, holder, ready, notifications or NotificationSettings()).run())
 
 
 class _Daemon:
-    def __init__(self, system: System, holder: str, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, system: System, holder: str, ready: Callable[[], None], notifications: NotificationSettings
+    ) -> None:
         self._system = system
+        self._notifications = notifications
         self._ready = ready
         self._leadership = Leadership(
             system.db, ROLE, holder, gone=lambda other: proven_dead(system.home, other)
@@ -114,7 +125,7 @@ class _Daemon:
         db = self._system.db.guarded(lambda tx: assert_leading(tx, ROLE, term))
         try:
             async with get_client() as client:
-                self._lead = Lead(dataclasses.replace(self._system, db=db), client)
+                self._lead = Lead(dataclasses.replace(self._system, db=db), client, self._notifications)
                 await self._lead.run()
         except* LeadershipLost:
             logger.warning("another process leads now; standing by", extra={"term": term})

@@ -1,4 +1,4 @@
-"""What the leading reconciler does in its term: sweep, submit, adopt, look at Prefect, each in a loop."""
+"""What the leading reconciler does in its term: sweep, submit, adopt, look at Prefect, tell the world."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from autocode.jobs.engine.worker import registry
 from autocode.jobs.engine.worker.handback import bury
 from autocode.jobs.errors import JobsError, LeadershipLost, LedgerUnavailable
 from autocode.jobs.ledger.runs import open_holders
+from autocode.jobs.notifications.sender import Sender, channels
+from autocode.jobs.notifications.settings import NotificationSettings
 
 __all__ = ["Lead"]
 
@@ -43,6 +45,9 @@ _ADOPT_SECONDS: Final = 2.0
 
 _DEPLOY_SECONDS: Final = 5.0
 
+_FAREWELL_SECONDS: Final = 2.0
+"""How long the end of a term waits for notifications that are being sent; the next term sends the rest."""
+
 _TROUBLE_SECONDS: Final = 0.5
 """Pause after a failure, so that what is away isn't asked without end."""
 
@@ -57,9 +62,10 @@ class Lead:
     Args:
         system: the opened home, its database guarded by the term.
         client: an open client.
+        notifications: how to tell the world that a job ended.
     """
 
-    def __init__(self, system: System, client: PrefectClient) -> None:
+    def __init__(self, system: System, client: PrefectClient, notifications: NotificationSettings) -> None:
         self._system = system
         self._facts = asyncio.Event()
         self._outbox = asyncio.Event()
@@ -72,6 +78,7 @@ class Lead:
         self._deployments = Deployments(client)
         self._submitter = Submitter(system, client, self._deployments)
         self._adopter = Adopter(system, client)
+        self._sender = Sender(system.db, channels(notifications))
 
     def wake(self) -> None:
         """Look at the ledger at once: a fact was committed."""
@@ -84,6 +91,7 @@ class Lead:
         Raises:
             ExceptionGroup: with :class:`~autocode.jobs.errors.LeadershipLost` where another leads now.
         """
+        self._sender.start()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._view.follow())
@@ -98,6 +106,7 @@ class Lead:
             # whoever died since the last time may be the last for weeks
             self._note_burial()
             await self._tidy()
+            await asyncio.to_thread(self._sender.stop, _FAREWELL_SECONDS)
 
     def _note_burial(self) -> None:
         self._buried = time.monotonic()
@@ -109,6 +118,9 @@ class Lead:
             # nobody could renew: each lease has its whole time once the database is back
             self._reconciler.forget_leases()
             raise
+        finally:
+            # what ended is to be told
+            self._sender.wake()
 
     async def _submit(self) -> None:
         await self._submitter.submit_all()

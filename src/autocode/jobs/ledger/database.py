@@ -21,14 +21,15 @@ from autocode.jobs.clock import Clock, SystemClock
 from autocode.jobs.errors import DiskFull, HomeUnusable, JobsError, LedgerUnavailable
 from autocode.jobs.ledger import (
     schema,
-    schema_scopes,  # noqa: F401 - its table belongs to the schema
+    schema_notifications,  # noqa: F401 - its tables belong to the schema
+    schema_scopes,  # noqa: F401 - as above
     schema_uploads,  # noqa: F401 - as above
 )
 from autocode.jobs.ledger.words import sentence
 
 __all__ = ["SCHEMA_REVISION", "Database", "insert_missing", "new_epoch", "schema_revision", "sqlite_url"]
 
-SCHEMA_REVISION: Final = "0005"
+SCHEMA_REVISION: Final = "0006"
 """The newest migration under ``migrations/versions``; revisions are numbers and sort as text."""
 
 _MIGRATION_LOCK: Final = 0x6175746F636F6465

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 from autocode.jobs import crash
 from autocode.jobs.clock import rfc3339
 from autocode.jobs.ledger import attempts as attempt_rows
-from autocode.jobs.ledger import jobs
+from autocode.jobs.ledger import deliveries, jobs
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.ledger.events import Fact, reserve_cursors, unstamped
 from autocode.jobs.ledger.queries import JobRows, load, resource
-from autocode.jobs.model import JobStatus
+from autocode.jobs.model import TERMINAL, JobStatus
 from autocode.jobs.projection import AttemptFacts, JobFacts, Lease, Outcome, RunState, Verdict, project
 
 __all__ = ["is_current", "judge", "stamp"]
@@ -66,7 +66,8 @@ def stamp(db: Database, job_id: str, run: RunState, lease: Lease) -> bool:
     """Bring the job's status up to date and give its new events their cursors, in one transaction.
 
     Each event carries the resource as it was right after that fact, so that nothing is missed when two
-    facts came between two looks. The caller has first done what the verdict asks for (``Verdict.ends``).
+    facts came between two looks. Where one ends the job, a delivery is planned for whoever subscribed.
+    The caller has first done what the verdict asks for (``Verdict.ends``).
     Idempotent: with nothing new nothing is written. A call tells of 500 facts at most; the next one goes on.
 
     Args:
@@ -189,11 +190,17 @@ def _write(tx: sa.Connection, rows: JobRows, events: Sequence[_Event], now: date
     cursor = reserve_cursors(tx, len(events))
     rev, as_of = rows.status.rev, rows.status.as_of
     stamped: list[dict[str, Any]] = []
+    endings: list[deliveries.Ended] = []
+    status = rows.status.status
     for offset, event in enumerate(events):
         if event.changes:
             rev, as_of = rev + 1, now
         data = resource(rows, {**event.snapshot, "rev": rev, "as_of": as_of}, with_history=False).to_json()
         values = {"cursor": cursor + offset, "type": event.type, "rev": rev, "data": data}
+        before, status = status, event.snapshot["status"]
+        if before != status and status in TERMINAL:
+            reason = event.snapshot["reason"]
+            endings.append(deliveries.Ended(cursor + offset, rev, status, reason))
         if event.id is not None:
             stamped.append({"event_id": event.id, **values})
             continue
@@ -210,3 +217,4 @@ def _write(tx: sa.Connection, rows: JobRows, events: Sequence[_Event], now: date
     )
     if moved.rowcount != 1:
         raise AssertionError("the job's lock is held, so nobody else can have moved its revision")
+    deliveries.plan(tx, rows.job, endings, now)

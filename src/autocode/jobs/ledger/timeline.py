@@ -11,10 +11,13 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 
 from autocode.jobs.clock import parse_time
+from autocode.jobs.ledger import delivery_desk
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.ledger.events import Fact
 from autocode.jobs.ledger.queries import JobRows, load, resource
+from autocode.jobs.ledger.subscriptions import place
+from autocode.jobs.notification_resource import DeliveryState
 from autocode.jobs.projection import Outcome
 from autocode.jobs.resource import Job, Problem
 
@@ -26,6 +29,7 @@ __all__ = [
     "Ended",
     "Enqueued",
     "Entry",
+    "Notified",
     "ResultCommitted",
     "ResultExpired",
     "ResultVerified",
@@ -151,6 +155,19 @@ class ResultExpired:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """Somebody was told how the job ended, or nobody could be: then ``error`` says why."""
+
+    at: datetime
+    delivery_id: str
+    channel: str
+    place: str
+    attempts: int
+    done: bool
+    error: str | None
+
+
 Entry: TypeAlias = (
     Enqueued
     | Asked
@@ -163,6 +180,7 @@ Entry: TypeAlias = (
     | Ended
     | ResultVerified
     | ResultExpired
+    | Notified
 )
 
 _ORDER: Final[Sequence[type]] = Entry.__args__
@@ -201,6 +219,7 @@ def explain(db: Database, job_id: str) -> Timeline:
             *_asked(tx, job_id),
             *_unaudited_cancels(tx, job_id),
             *_step_retries(tx, rows.job),
+            *_notified(tx, job_id),
         ]
         restored = tx.execute(
             sa.select(t.audit.c.at)
@@ -214,7 +233,7 @@ def explain(db: Database, job_id: str) -> Timeline:
 
 def _place(entry: Entry) -> tuple[datetime, int, int]:
     """Order by time; within one moment by attempt, since the end of one plans the next."""
-    last = isinstance(entry, ResultVerified | ResultExpired)
+    last = isinstance(entry, ResultVerified | ResultExpired | Notified)
     attempt = sys.maxsize if last else getattr(entry, "attempt", 0)
     return entry.at, attempt, _ORDER.index(type(entry))
 
@@ -270,6 +289,19 @@ def _unaudited_cancels(tx: sa.Connection, job_id: str) -> Iterator[Entry]:
     for row in tx.execute(query.order_by(t.events.c.id)):
         if "actor" not in row.detail:
             yield CancelSeen(row.at)
+
+
+def _notified(tx: sa.Connection, job_id: str) -> Iterator[Entry]:
+    for row in delivery_desk.of_job(tx, job_id):
+        yield Notified(
+            at=row.ended_at,
+            delivery_id=row.delivery_id,
+            channel=row.channel,
+            place=place(row.channel, row.target),
+            attempts=row.attempts,
+            done=row.state == DeliveryState.DONE,
+            error=row.last_error,
+        )
 
 
 def _step_retries(tx: sa.Connection, job: sa.Row[Any]) -> Iterator[Entry]:

@@ -10,7 +10,14 @@ from typing import Final
 from autocode.jobs.crash import POINTS
 from autocode.jobs.errors import UsageError
 
-__all__ = ["Case", "Fault", "Victim"]
+__all__ = ["JOB_POINTS", "Case", "Fault", "Victim"]
+
+JOB_POINTS: Final = tuple(point for point in POINTS if not point.startswith("notify."))
+"""The crash points that a job passes.
+
+Notifications aren't among them: they are sent when the job is over, and none is where nobody subscribed.
+``tests/integration/test_notify_kills.py`` kills the sender at each of its points.
+"""
 
 
 class Fault(StrEnum):
@@ -87,9 +94,9 @@ class Case:
     victim: Victim = Victim.NOBODY
 
     def __post_init__(self) -> None:
-        if self.point not in POINTS:
+        if self.point not in JOB_POINTS:
             raise UsageError(
-                f"There is no crash point {self.point!r}.", hint=f"There are: {', '.join(POINTS)}."
+                f"No job passes a crash point {self.point!r}.", hint=f"There are: {', '.join(JOB_POINTS)}."
             )
         if (self.victim is Victim.NOBODY) != (self.fault in _WITHOUT_VICTIM):
             raise UsageError(f"The fault {self.fault} and the victim {self.victim} don't go together.")

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from autocode.jobs.crash import POINTS
-from autocode.jobs.testing.crashes.cases import Case, Fault
+from autocode.jobs.testing.crashes.cases import JOB_POINTS, Case, Fault
 from autocode.jobs.testing.crashes.space import LIMIT, STRIKES, Course, Strike, is_legal
 
 __all__ = ["Pairs", "pairs_of", "pairwise"]
@@ -84,7 +83,7 @@ def pairwise(courses: Sequence[Course], *, limit: int = LIMIT) -> list[Case]:
 
 def _cells(courses: Sequence[Course]) -> Iterator[_Cell]:
     for course in courses:
-        for point in POINTS:
+        for point in JOB_POINTS:
             if nth := course.nths.get(point, 0):
                 yield from (
                     _Cell(course.name, point, strike, nth) for strike in STRIKES if is_legal(point, strike)
@@ -106,7 +105,7 @@ def _with_passages(cells: Sequence[_Cell], courses: Sequence[Course]) -> list[Ca
     kinds = [course.name for course in courses]
     ordered = sorted(
         cells,
-        key=lambda cell: (kinds.index(cell.kind), POINTS.index(cell.point), STRIKES.index(cell.strike)),
+        key=lambda cell: (kinds.index(cell.kind), JOB_POINTS.index(cell.point), STRIKES.index(cell.strike)),
     )
     used: Counter[tuple[str, str]] = Counter()
     cases = []

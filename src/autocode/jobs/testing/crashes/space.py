@@ -18,8 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Final, Protocol, TypeVar
 
-from autocode.jobs.crash import POINTS
-from autocode.jobs.testing.crashes.cases import Case, Fault, Victim
+from autocode.jobs.testing.crashes.cases import JOB_POINTS, Case, Fault, Victim
 
 __all__ = [
     "LIMIT",
@@ -115,7 +114,7 @@ def every(courses: Iterable[Course]) -> list[Case]:
     return [
         Case(course.name, point, nth, *strike)
         for course in courses
-        for point in POINTS
+        for point in JOB_POINTS
         for nth in range(1, course.nths.get(point, 0) + 1)
         for strike in STRIKES
         if is_legal(point, strike)
@@ -149,7 +148,7 @@ def _strikes(chance: random.Random, courses: Sequence[Course]) -> Iterator[Strik
 
 
 def _drawn(strike: Strike, chance: random.Random, courses: Sequence[Course], used: Counter[object]) -> Case:
-    passed = [(course, point) for course in courses for point in POINTS if course.nths.get(point, 0)]
+    passed = [(course, point) for course in courses for point in JOB_POINTS if course.nths.get(point, 0)]
     legal = [(course, point) for course, point in passed if is_legal(point, strike)]
     points = list(dict.fromkeys(point for _, point in legal))
     point = _rarest(points, chance, used)
