@@ -120,8 +120,6 @@ def test_every_type_of_event_is_named() -> None:
 
 def test_what_is_planned_is_said_to_be_planned() -> None:
     """What doesn't exist yet is called planned."""
-    page = (DOCS / "contract.md").read_text(encoding="utf-8")
-
     assert "**Planned**: retries in bulk" in section("HTTP")
 
 

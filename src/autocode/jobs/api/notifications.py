@@ -68,7 +68,7 @@ async def subscribe(request: Request, service: Shared, calls: Calls, caller: Ope
     Only jobs of sessions that this token may see are ever told.
     """
     body = model_of(SubscribeBody, await read_json(request, service.settings.body_limit))
-    if body.session_id is not None and not caller.sees(body.session_id):
+    if body.session_id is not None and not caller.sees(frozenset({body.session_id})):
         raise NotAllowed(f"The token {caller.token_id} may not see the session {body.session_id!r}.")
     channel, target = _target(body, mail=service.settings.mail)
     wish = NewSubscription(channel, target, body.kind, body.session_id, body.events)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger import schema_notifications as n
-from autocode.jobs.ledger import subscriptions
+from autocode.jobs.ledger import scopes, subscriptions
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.notification_resource import Channel, DeliveryState, Ending
@@ -312,7 +312,12 @@ def _watchers(tx: sa.Connection, job: sa.Row[Any]) -> list[sa.Row[Any]]:
         )
         .order_by(n.subscriptions.c.created_at, n.subscriptions.c.subscription_id)
     )
-    return [row for row in tx.execute(query) if row.sessions is None or job.session_id in row.sessions]
+    sessions = scopes.of_job(tx, job.job_id)
+    return [
+        row
+        for row in tx.execute(query)
+        if scopes.covers(None if row.sessions is None else frozenset(row.sessions), sessions)
+    ]
 
 
 def _event_of(ending: Ended) -> str:
