@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from autocode.jobs.testing.samples import write_samples
+from notify_world import receiving, verified
 from postgres_world import temporary_home
 from service_command import PARTS, Service, until
 
@@ -22,7 +25,8 @@ def shared() -> Iterator[Service]:
     """Give a service that the module's tests share, and leave nothing of it, running or lying about."""
     with temporary_home() as home:
         data = os.environ["AUTOCODE_POSTGRES_FOLDER"]
-        service = Service(home.path, environ={"AUTOCODE_POSTGRES_FOLDER": data})
+        environ = {"AUTOCODE_POSTGRES_FOLDER": data, "AUTOCODE_NOTIFY_ALLOW": "127.0.0.1"}
+        service = Service(home.path, environ=environ)
         yield service
         service.close()
 
@@ -52,6 +56,30 @@ def test_an_empty_home_becomes_a_service(service: Service) -> None:
     assert all(isinstance(part["pid"], int) for part in health.values())
     assert httpx.get(f"{service.url()}/livez", timeout=10).status_code == 200
     assert httpx.get(f"{service.url()}/v1/jobs", timeout=10).status_code == 401
+
+
+def test_whoever_subscribed_is_told(service: Service, tmp_path: Path) -> None:
+    """A receiver gets the test that a person sends, and then the end of a job, once and signed."""
+    sessions = tmp_path / "sessions"
+    write_samples(sessions, seed=1, sessions=2, megabytes=0.01)
+    with receiving() as receiver:
+        added = service.run("notify", "add", "--webhook", receiver.url, "--json")
+        made = json.loads(added.stdout)
+        tested = service.run("notify", "test", made["subscription_id"])
+        exported = service.run("export", str(sessions), "-o", str(tmp_path / "out"), "--json")
+        until(lambda: len(receiver.got) == 2, within=30, told=service.told)
+        service.run("notify", "remove", made["subscription_id"])
+
+    assert tested.returncode == 0, tested.stderr
+    assert exported.returncode == 0, exported.stderr
+    test, end = (json.loads(got.body) for got in receiver.got)
+    assert (test["type"], end["type"]) == ("job.test", "job.complete")
+    assert end["data"]["result"]["digest"] == json.loads(exported.stdout)["result"]["digest"]
+    for got in receiver.got:
+        at = int(got.headers["webhook-timestamp"])
+        assert verified(made["secret"], got.headers, got.body, now=at)
+    explained = service.run("jobs", "explain", end["subject"]).stdout
+    assert f"webhook to http://127.0.0.1:{receiver.port}: delivered" in explained
 
 
 def test_a_second_up_is_refused_and_touches_nothing(service: Service) -> None:
