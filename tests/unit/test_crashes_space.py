@@ -40,7 +40,7 @@ _STEPS: Final = ("step.before", "step.mid-write", "step.after-object", "step.aft
 def kind(name: str, *, steps: int, effects: int = 0) -> Kind:
     """Return the course of a kind with so many steps and effects."""
     nths = dict.fromkeys(JOB_POINTS, 1) | dict.fromkeys(_STEPS, steps) | {"reconcile.before-commit": 3}
-    return Kind(name, nths | {"effect.after-call": effects})
+    return Kind(name, nths | dict.fromkeys(("effect.before", "effect.after-call"), effects))
 
 
 KINDS: Final = (
@@ -176,7 +176,7 @@ def test_passages_of_a_point_differ() -> None:
 def test_the_committed_list_covers_what_it_says() -> None:
     """Of all legal pairs, the at most 60 cases cover every (kind, point) and every (kind, fault with victim).
 
-    Of the 69 pairs (point, killed victim) they cover 27, as many as they have kills: one or more at each
+    Of the 75 pairs (point, killed victim) they cover 27, as many as they have kills: one or more at each
     point, four or more of each victim. Every other fault strikes at least once, at whatever point.
     """
     cases = committed()

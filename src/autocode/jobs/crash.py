@@ -53,6 +53,7 @@ POINTS: Final[tuple[str, ...]] = (
     "claim.before",
     "claim.after",
     "step.before",
+    "effect.before",
     "effect.after-call",
     "step.mid-write",
     "step.after-object",

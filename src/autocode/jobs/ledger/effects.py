@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from autocode.jobs import crash
 from autocode.jobs.errors import JobCancelled
 from autocode.jobs.ledger import jobs
 from autocode.jobs.ledger import schema as t
@@ -37,6 +38,7 @@ def intend(db: Database, attempt: Attempt, key: str) -> Effect:
         AttemptEnded: the attempt was ended; the effect must not be performed.
         JobCancelled: the job was called off; the effect must not be performed.
     """
+    crash.at("effect.before")
     with db.write() as tx:
         jobs.lock(tx, attempt.job_id)
         now = db.clock.now()

@@ -85,10 +85,13 @@ _ONCE: Final = {
 
 _SESSIONS: Final = 3
 
+_EFFECT: Final = tuple(name for name in POINTS if name.startswith("effect."))
+
 
 def _steps(count: int, *, effects: int = 0) -> dict[str, int]:
     passed = {name: count for name in POINTS if name.startswith("step.")}
-    return {**_ONCE, **passed, **({"effect.after-call": effects} if effects else {})}
+    made = dict.fromkeys(_EFFECT, effects) if effects else {}
+    return {**_ONCE, **passed, **made}
 
 
 def _export(place: Place) -> Prepared:
