@@ -29,8 +29,10 @@ Examples:
 A case is: the job's kind, a crash point and which passage of it, a fault, and
 for kill and freeze a victim. --list shows many.
 
-Exit status: 0 every job came through, 1 one didn't (each case is told with the
-command that repeats it), 2 usage (nothing was run), 130 interrupted."""
+Exit status: 0 every job that came to its point came through, 1 one didn't or
+wasn't judged (each such case is told with the command that repeats it), or the
+service could not be started, 2 usage, or a kind that fails by itself,
+130 interrupted."""
 
 
 def crash_test(
@@ -67,7 +69,7 @@ def crash_test(
         str | None,
         Parameter(
             help="Payload of your kind's jobs, a JSON object. In its strings {witness} becomes the address "
-            "that counts effects, and {case} an id of the run of the case."
+            "that counts effects, and {case} an id of the run of the case. @FILE reads it from a file."
         ),
     ] = None,
     list_: Annotated[

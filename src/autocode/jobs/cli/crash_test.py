@@ -154,8 +154,15 @@ def _prepare_for_prefect() -> None:
 
 
 def _payload(text: str | None) -> dict[str, Any]:
+    if text is None:
+        raise UsageError(
+            "A kind of your own needs a payload.",
+            hint='Give --payload, as in --payload \'{"url": "{witness}"}\'; or --payload @FILE.',
+        )
     try:
-        payload = jsonlib.loads(text or "{}")
+        payload = jsonlib.loads(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
+    except OSError as error:
+        raise UsageError(f"The payload's file can't be read: {error.strerror or error}.") from error
     except ValueError as error:
         raise UsageError(f"--payload is no JSON: {error}.") from error
     if not isinstance(payload, dict):

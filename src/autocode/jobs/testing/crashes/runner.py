@@ -18,10 +18,11 @@ from autocode.jobs.errors import JobsError, UsageError
 from autocode.jobs.testing.crashes.cases import Case, Fault
 from autocode.jobs.testing.crashes.court import Court, Hearing
 from autocode.jobs.testing.crashes.faults import strike
+from autocode.jobs.testing.crashes.reference import check_steady, in_peace
 from autocode.jobs.testing.crashes.rules import RAN
 from autocode.jobs.testing.crashes.service import NotInTime, OwnService, until
 from autocode.jobs.testing.crashes.services import Services
-from autocode.jobs.testing.crashes.undisturbed import Undisturbed, run_undisturbed
+from autocode.jobs.testing.crashes.undisturbed import Undisturbed
 from autocode.jobs.testing.crashes.violations import Violation
 from autocode.jobs.testing.crashes.witness import Effect, Witness
 from autocode.jobs.testing.crashes.workloads import Place, Prepared, Workload
@@ -102,6 +103,7 @@ class Matrix:
         modules = dict.fromkeys(name for workload in workloads for name in workload.modules)
         self._services = Services(tuple(modules), keep=keep)
         self._count = 0
+        self._steady: set[str] = set()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -134,13 +136,17 @@ class Matrix:
         began = time.monotonic()
         self._count += 1
         services = self._services
-        service, court = services.proxied() if case.fault is Fault.CUT_OFF else services.plain()
-        this = self._prepared(case, service, began)
+        service: OwnService | None = None
         try:
+            service, court = services.proxied() if case.fault is Fault.CUT_OFF else services.plain()
+            this = self._prepared(case, service, began)
             return self._disturb(this, court, began)
+        except UsageError:
+            raise
         except (JobsError, OSError, psutil.Error) as error:
             # the next case gets a service that nothing was done to
-            services.discard(service)
+            if service is not None:
+                services.discard(service)
             told = str(error) if isinstance(error, NotInTime) else f"{type(error).__name__}: {error}"
             return Verdict(case, (), Times(), True, 0, 0, time.monotonic() - began, told)
 
@@ -152,25 +158,20 @@ class Matrix:
         folder.mkdir(parents=True)
         place = Place(job_id, self._count, folder, self._witness.url_of(job_id), service.home.add_root)
         prepared = workload.prepare(place)
-        try:
-            undisturbed = run_undisturbed(
-                workload.kind,
-                prepared.payload,
-                folder / "undisturbed",
-                prepared.roots,
-                job_id,
-                within=_DONE_SECONDS,
-            )
-        except TimeoutError:
-            raise UsageError(
-                f"A job of {case.kind!r} that nobody disturbs isn't over within {_DONE_SECONDS:g} s.",
-                hint="Give it a smaller payload, or find out what it waits for.",
-            ) from None
+        if workload.name not in self._steady:
+            check_steady(workload, prepared, folder, job_id)
+            self._clear(job_id, folder)
+            self._steady.add(workload.name)
+        undisturbed = in_peace(workload, prepared, folder / "undisturbed", job_id)
         effects = [*self._witness.effects(job_id), *_ran(folder)]
+        self._clear(job_id, folder)
+        return _Round(case, job_id, service, prepared, undisturbed, effects, workload)
+
+    def _clear(self, job_id: str, folder: Path) -> None:
+        """Forget what was told of a job by those that nobody disturbed."""
         self._witness.forget(job_id)
         for left in folder.glob("witness*"):
             left.unlink()
-        return _Round(case, job_id, service, prepared, undisturbed, effects, workload)
 
     def _disturb(self, this: _Round, court: Court, began: float) -> Verdict:
         service, job_id = this.service, this.job_id
