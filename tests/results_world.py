@@ -18,6 +18,11 @@ HOSTILE = "<script>alert(1)</script> </style><img src=x onerror=alert(2)> [x](ja
 def completed(system: System, produced: Produced, job_id: str = "job", session_id: str | None = None) -> str:
     """Let a job commit *produced* as its result, and return its digest."""
     jobs.enqueue(system.db, new_job(job_id, session_id=session_id, reads=frozenset()))
+    return finish(system, produced, job_id)
+
+
+def finish(system: System, produced: Produced, job_id: str) -> str:
+    """Let a job that was accepted commit *produced* as its result, and return its digest."""
     attempt = begin(system.db, job_id)
     checkpoints.reserve(system.db, attempt, produced.digest, produced.size)
     results.commit_result(system.db, attempt, produced)

@@ -110,6 +110,9 @@ THINGS: dict[str, Callable[[Api, Path], str]] = {
 def ready(api: Api, call: tuple[str, str], folder: Path) -> str:
     """Make what the call is about; return its path."""
     path = RULES[call].path or call[1]
+    if path.startswith(("/v1/objects", "/v1/snapshots")):
+        assert api.send("PUT", f"/v1/objects/{digest_of(DATA)}", content=DATA).status_code in {200, 201}
+        assert api.post("/v1/snapshots", SNAPSHOT_BODY).status_code in {200, 201}
     names = {name for _, name, _, _ in string.Formatter().parse(path) if name}
     return path.format(**{name: THINGS[name](api, folder) for name in names})
 
@@ -134,11 +137,9 @@ def told(api: Api, call: tuple[str, str], caller: Caller, path: str) -> tuple[in
 
 @pytest.fixture
 def world(api: Api) -> Api:
-    """Give an application with a job of the session "mine", which reconcile has told of, and a snapshot."""
+    """Give an application with a job of the session "mine", which reconcile has told of."""
     jobs.enqueue(api.db, new_job(session_id="mine", reads=frozenset({"mine"}), payload={"secret": "s3cret"}))
     look(api.db)
-    assert api.send("PUT", f"/v1/objects/{digest_of(DATA)}", content=DATA).status_code == 201
-    assert api.post("/v1/snapshots", SNAPSHOT_BODY).status_code == 201
     return api
 
 
