@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -122,8 +122,8 @@ class Api:
             "client": ("127.0.0.1", 9),
             "server": ("127.0.0.1", url.port),
         }
-        coming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        going: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        coming: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
+        going: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
         coming.put_nowait({"type": "websocket.connect"})
         socket = asyncio.create_task(self.app(scope, coming.get, going.put))
         while (message := await asyncio.wait_for(going.get(), PATIENCE))["type"] == "websocket.accept":
