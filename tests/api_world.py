@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -28,6 +28,9 @@ from ledger_world import begin, commit, look, problem, produced
 
 BASE = "http://127.0.0.1:4280"
 NOOP = "scenario-noop"
+PATIENCE = 30.0
+"""Seconds after which a message that didn't come is missed."""
+
 T = TypeVar("T")
 
 
@@ -89,6 +92,10 @@ class Api:
         async with httpx.AsyncClient(transport=self.transport, base_url=BASE) as client:
             return await client.request(method, path, headers=headers, **options)
 
+    def knock(self, path: str, *, token: str | None) -> tuple[int, str]:
+        """Open a socket, and go; return 101 and its first message, or with what it was closed, and why."""
+        return self.run(self._knock(path, token))
+
     def get(self, path: str, **options: Any) -> httpx.Response:
         """Send GET."""
         return self.send("GET", path, **options)
@@ -100,6 +107,32 @@ class Api:
     def client(self, role: Role = Role.ADMIN, **options: Any) -> Client:
         """Return a client whose requests come here."""
         return Client(BASE, self.tokens[role], transport=Bridge(self), **options)
+
+    async def _knock(self, path: str, token: str | None) -> tuple[int, str]:
+        url = httpx.URL(BASE).join(path)
+        headers = [(b"host", url.netloc)]
+        if token is not None:
+            headers.append((b"authorization", f"Bearer {token}".encode()))
+        scope = {
+            "type": "websocket",
+            "scheme": "ws",
+            "path": url.path,
+            "query_string": url.query,
+            "headers": headers,
+            "client": ("127.0.0.1", 9),
+            "server": ("127.0.0.1", url.port),
+        }
+        coming: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
+        going: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
+        coming.put_nowait({"type": "websocket.connect"})
+        socket = asyncio.create_task(self.app(scope, coming.get, going.put))
+        while (message := await asyncio.wait_for(going.get(), PATIENCE))["type"] == "websocket.accept":
+            pass
+        coming.put_nowait({"type": "websocket.disconnect", "code": 1000})
+        await asyncio.wait_for(socket, PATIENCE)
+        if message["type"] == "websocket.close":
+            return message["code"], message["reason"]
+        return 101, message["text"]
 
     async def _end(self) -> None:
         self.service.close()

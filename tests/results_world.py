@@ -17,7 +17,12 @@ HOSTILE = "<script>alert(1)</script> </style><img src=x onerror=alert(2)> [x](ja
 
 def completed(system: System, produced: Produced, job_id: str = "job", session_id: str | None = None) -> str:
     """Let a job commit *produced* as its result, and return its digest."""
-    jobs.enqueue(system.db, new_job(job_id, session_id=session_id))
+    jobs.enqueue(system.db, new_job(job_id, session_id=session_id, reads=frozenset()))
+    return finish(system, produced, job_id)
+
+
+def finish(system: System, produced: Produced, job_id: str) -> str:
+    """Let a job that was accepted commit *produced* as its result, and return its digest."""
     attempt = begin(system.db, job_id)
     checkpoints.reserve(system.db, attempt, produced.digest, produced.size)
     results.commit_result(system.db, attempt, produced)
@@ -32,7 +37,9 @@ def with_bytes(system: System, data: bytes, media_type: str = "text/plain", job_
     return completed(system, Produced(info.digest, info.size, media_type), job_id)
 
 
-def exported(system: System, folder: Path, *, sessions: int = 1, job_id: str = "job") -> str:
+def exported(
+    system: System, folder: Path, *, sessions: int = 1, job_id: str = "job", session_id: str | None = None
+) -> str:
     """Let a job have exported some sessions that hold hostile text; return the digest."""
     samples = folder / f"samples-{job_id}"
     samples.mkdir()
@@ -43,4 +50,4 @@ def exported(system: System, folder: Path, *, sessions: int = 1, job_id: str = "
     store, digest = export(samples, system.home.path)
     info = store.stat(digest)
     assert info is not None
-    return completed(system, Produced(digest, info.size, MANIFEST_TYPE), job_id)
+    return completed(system, Produced(digest, info.size, MANIFEST_TYPE), job_id, session_id)

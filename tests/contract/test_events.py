@@ -169,7 +169,10 @@ def test_a_cursor_of_another_time_begins_anew(port: Port) -> None:
 
 
 def test_a_scope_is_kept(port: Port) -> None:
-    """A token for some sessions, a session and a job each narrow what comes, live and from before."""
+    """A token for some sessions, a session and a job each narrow what comes, live and from before.
+
+    A job that reads a further session than those of a token, or nobody knows which, never comes to it.
+    """
     token = port.new_token(Role.VIEWER, sessions=["s-1", "s-2"])
     askers = {
         "token": ("", token),
@@ -179,20 +182,24 @@ def test_a_scope_is_kept(port: Port) -> None:
     }
     sessions = ["s-1", "s-2", "s-3", None]
     for session in sessions:
-        tell(port.db, f"a-{session}", session_id=session)
+        tell(port.db, f"a-{session}", session_id=session, reads=frozenset())
+    tell(port.db, "a-more", session_id="s-1", reads=frozenset({"s-3"}))
+    tell(port.db, "a-all", session_id="s-1")
     followers = {
         name: port.socket(f"?after={port.service.epoch}:0{query}", token=own)
         for name, (query, own) in askers.items()
     }
     for session in sessions:
-        tell(port.db, f"b-{session}", session_id=session)
+        tell(port.db, f"b-{session}", session_id=session, reads=frozenset())
+    tell(port.db, "b-both", session_id="s-1", reads=frozenset({"s-2"}))
+    tell(port.db, "b-more", session_id="s-2", reads=frozenset({"s-3"}))
     end = port.cursor()
     told = {name: [each["subject"] for each in one.upto(end)] for name, one in followers.items()}
     for each in followers.values():
         each.close()
 
     assert told == {
-        "token": ["a-s-1", "a-s-2", "b-s-1", "b-s-2"],
+        "token": ["a-s-1", "a-s-2", "b-s-1", "b-s-2", "b-both"],
         "session": ["a-s-3", "b-s-3"],
         "both": ["a-s-2", "b-s-2"],
         "job": ["a-s-1"],

@@ -24,6 +24,7 @@ from autocode.jobs.ledger import (
     results,
     retries,
     schema,
+    scopes,
 )
 from autocode.jobs.ledger.database import SCHEMA_REVISION, Database, sqlite_url
 from autocode.jobs.projection import Outcome
@@ -241,9 +242,11 @@ def live(database: Database) -> None:
     audit.append(database, actor="ann", action="verify", target="complete", reason="", outcome="done")
 
 
-@pytest.fixture
-def first_schema(empty_url: str, database: Database) -> Iterator[tuple[Database, Raw]]:
-    """Give a ledger with the first schema and what a program of that time left in it, with its rows."""
+@pytest.fixture(params=["0001", "0003"])
+def older(
+    empty_url: str, database: Database, request: pytest.FixtureRequest
+) -> Iterator[tuple[Database, Raw]]:
+    """Give a ledger with an older schema and what a program of that time left in it, with its rows."""
     live(database)
     _, rows = raw(database)
     old = Database(empty_url, clock=TickingClock())
@@ -252,7 +255,7 @@ def first_schema(empty_url: str, database: Database) -> Iterator[tuple[Database,
     config.set_main_option("script_location", str(folder))
     with old.write() as tx:
         config.attributes["connection"] = tx
-        command.upgrade(config, "0001")
+        command.upgrade(config, request.param)
     tables_then, _ = raw(old)
     with old.write() as tx:
         for table in tables_then.sorted_tables:
@@ -263,10 +266,10 @@ def first_schema(empty_url: str, database: Database) -> Iterator[tuple[Database,
     old.close()
 
 
-def test_the_first_schema_keeps_its_rows(first_schema: tuple[Database, Raw], database: Database) -> None:
-    """A ledger of the first schema becomes one of the newest, and every row is there with every value."""
-    old, before = first_schema
-    assert before["schema_version"] == [{"version_num": "0001"}]
+def test_an_older_schema_keeps_its_rows(older: tuple[Database, Raw], database: Database) -> None:
+    """A ledger of an older schema becomes one of the newest, and every row is there with every value."""
+    old, before = older
+    (version,) = before["schema_version"]
     assert all(
         before[name] for name in ("jobs", "statuses", "attempts", "checkpoints", "memo", "events", "audit")
     )
@@ -283,12 +286,27 @@ def test_the_first_schema_keeps_its_rows(first_schema: tuple[Database, Raw], dat
     assert after["schema_version"] == [{"version_num": SCHEMA_REVISION}]
     # written by today's program from the same facts: what was added has the value that it would have had
     assert {**raw(database)[1], "memo": [], "meta": []} == {**after, "memo": [], "meta": []}
-    assert [row["fence"] for row in after["memo"]] == [0]
+    first = version == {"version_num": "0001"}
+    assert [row["fence"] for row in after["memo"]] == ([0] if first else [before["memo"][0]["fence"]])
 
 
-def test_an_older_ledger_goes_on(first_schema: tuple[Database, Raw], database: Database) -> None:
+def test_jobs_from_before_scopes_are_hidden(older: tuple[Database, Raw]) -> None:
+    """Nobody said what an older job reads, so no token for some sessions sees it, also one of its session."""
+    old, _ = older
+    old.migrate()
+
+    with old.read() as tx:
+        found = {job_id: scopes.of_job(tx, job_id) for job_id in ("complete", "running")}
+        seen = tx.execute(sa.select(schema.jobs).where(*scopes.conditions(frozenset({"s-1"})))).all()
+
+    assert found == {"complete": {"s-1", scopes.EVERYTHING}, "running": frozenset()}
+    assert not any(scopes.covers(frozenset({"s-1"}), sessions) for sessions in found.values())
+    assert seen == []
+
+
+def test_an_older_ledger_goes_on(older: tuple[Database, Raw], database: Database) -> None:
     """After the migration jobs look as they did, nothing is told anew, and they can be retried."""
-    old, _ = first_schema
+    old, _ = older
     old.migrate()
     everyone = ("complete", "dead", "retrying", "running", "cancelled")
 
@@ -306,9 +324,9 @@ def test_an_older_ledger_goes_on(first_schema: tuple[Database, Raw], database: D
     assert audit.broken_link(old) is None
 
 
-def test_an_upgrade_that_fails_anywhere(first_schema: tuple[Database, Raw]) -> None:
-    """An upgrade that fails after any of its statements leaves the first schema; done again, it succeeds."""
-    old, before = first_schema
+def test_an_upgrade_that_fails_anywhere(older: tuple[Database, Raw]) -> None:
+    """An upgrade that fails after any of its statements leaves the older schema; done again, it succeeds."""
+    old, before = older
 
     def stop() -> None:
         raise Stopped

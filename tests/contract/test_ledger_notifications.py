@@ -174,12 +174,31 @@ def test_a_job_that_was_called_off_is_told_to_who_wants_that(database: Database)
     assert [each.type for each in sent(database)] == ["job.dead"]
 
 
-@pytest.mark.parametrize(("session", "fits"), [("s-1", True), ("s-2", False), (None, False)])
-def test_nobody_is_told_what_they_may_not_see(database: Database, session: str | None, fits: bool) -> None:
-    """The subscription of a caller with sessions of its own is told of jobs of these, and of no others."""
+@pytest.mark.parametrize(
+    ("session", "reads", "fits"),
+    [
+        ("s-1", (), True),
+        ("s-1", ("s-3",), True),
+        (None, ("s-1", "s-3"), True),
+        ("s-2", (), False),
+        ("s-1", ("s-2",), False),
+        ("s-2", ("s-1",), False),
+        (None, ("s-1", "s-2"), False),
+        (None, (), False),
+        ("s-1", None, False),
+        (None, None, False),
+    ],
+)
+def test_nobody_is_told_what_they_may_not_see(
+    database: Database, session: str | None, reads: tuple[str, ...] | None, fits: bool
+) -> None:
+    """The subscription of a caller with sessions of its own is told of jobs of these alone, and of no others.
+
+    A job over two sessions is told to who may see both; one of which nobody knows what it reads, to neither.
+    """
     subscribe(database, watcher=Watcher("eve", "t", frozenset({"s-1", "s-3"})))
 
-    complete(database, session_id=session)
+    complete(database, session_id=session, reads=None if reads is None else frozenset(reads))
 
     assert len(sent(database)) == fits
 
@@ -484,6 +503,7 @@ def test_the_audit_shows_hosts_and_no_paths(database: Database) -> None:
     entries = audit.entries(database, target=f"subscription:{subscription}")
     assert [entry.action for entry in entries] == ["subscribe", "unsubscribe"]
     assert {entry.data["place"] for entry in entries} == {"https://hooks.example"}
+    assert "very-secret" not in str(contents(database)["audit"])
     assert audit.broken_link(database) is None
 
 
@@ -515,7 +535,7 @@ def test_a_caller_knows_what_reaches_no_further_than_itself(database: Database) 
     """A caller with sessions of its own sees subscriptions of these alone, and their deliveries."""
     wide = subscribe(database)
     mine = subscribe(database, watcher=Watcher("eve", "t", frozenset({"s-1"})))
-    complete(database, session_id="s-1")
+    complete(database, session_id="s-1", reads=frozenset())
     eve = Watcher("eve", "t", frozenset({"s-1", "s-2"}))
     other = Watcher("joe", "u", frozenset({"s-2"}))
 

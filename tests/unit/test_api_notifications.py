@@ -22,7 +22,7 @@ from autocode.jobs.notification_errors import (
 )
 from autocode.jobs.notification_resource import Delivery, DeliveryPage, Subscription
 from autocode.jobs.request_errors import NotAllowed
-from ledger_world import contents, started
+from ledger_world import deeds, started
 
 pytest_plugins = ["fixtures_api"]
 
@@ -76,7 +76,7 @@ def test_a_subscription_is_made_shown_and_removed(api: Api) -> None:
 def test_a_viewer_may_not(api: Api) -> None:
     """Addresses may be secrets, and sending is a deed: both take an operator."""
     made = subscribed(api)
-    before = contents(api.db)
+    before = deeds(api.db)
     calls = [
         ("POST", "/v1/subscriptions"),
         ("GET", "/v1/subscriptions"),
@@ -91,7 +91,7 @@ def test_a_viewer_may_not(api: Api) -> None:
     unknown = {api.send(*call, token=None).status_code for call in calls}
 
     assert (refused, unknown) == ({403}, {401})
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_a_viewer_may_not(api: Api) -> None:
 )
 def test_a_senseless_wish_is_refused(api: Api, body: dict[str, Any]) -> None:
     """No address or two, one that can't be, an unknown end, e-mail where there is no server for it."""
-    before = contents(api.db)
+    before = deeds(api.db)
 
     answer = api.post("/v1/subscriptions", body)
 
     assert answer.status_code == 422, answer.text
     assert "secret@" not in answer.text
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 def test_e_mail_takes_an_address(sqlite_ledger: Database, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_scoped_token_stays_in_its_sessions(api: Api) -> None:
     wide = subscribed(api)
     mine = subscribed(api, token=token)
     for job_id, session in (("seen", "s-1"), ("hidden", "s-2"), ("none", None)):
-        complete(api.db, started(api.db, job_id, session_id=session))
+        complete(api.db, started(api.db, job_id, session_id=session, reads=frozenset()))
 
     page = DeliveryPage.model_validate(api.get("/v1/deliveries", token=token).json())
     every = DeliveryPage.model_validate(api.get("/v1/deliveries").json())
@@ -170,7 +170,14 @@ def test_what_was_given_up_is_sent_again(api: Api) -> None:
     planned = Delivery.model_validate(answer.json())
     assert (planned.delivery_id, planned.state) == (dead.delivery_id, "planned")
     assert api.get(answer.headers["location"]).json() == answer.json()
-    assert audit.entries(api.db, target=f"delivery:{dead.delivery_id}")[0].reason == "mended"
+    entries = audit.entries(api.db, target=f"delivery:{dead.delivery_id}")
+    assert [(row.action, row.outcome, row.reason) for row in entries] == [
+        ("replay", "refused: delivery-open", ""),
+        ("replay", "accepted", "mended"),
+    ]
+    assert entries[1].data["request_id"] == answer.headers["x-request-id"]
+    assert entries[1].data["before"] == {"state": "dead", "attempts": 1, "max_attempts": 14}
+    assert entries[1].data["after"] == {"state": "planned", "attempts": 1, "max_attempts": 15}
 
 
 def test_a_test_is_planned(api: Api) -> None:

@@ -21,7 +21,7 @@ from autocode.jobs.ledger.access import Role
 from autocode.jobs.ledger.database import Database
 from autocode.jobs.store import LocalStore
 from export_context import Job, StoreContext, job_over, line, run
-from ledger_world import contents, rows
+from ledger_world import deeds, rows
 
 pytest_plugins = ["fixtures_api"]
 
@@ -95,7 +95,7 @@ def test_an_upload_is_kept(api: Api) -> None:
 
 def test_other_bytes_are_refused(api: Api) -> None:
     """Bytes of another digest are 422, and nothing stays of them."""
-    before = contents(api.db)
+    before = deeds(api.db)
 
     answer = put(api, DATA, OTHER)
     api.run(settled(api))
@@ -103,7 +103,7 @@ def test_other_bytes_are_refused(api: Api) -> None:
     assert (answer.status_code, answer.json()["type"]) == (422, "digest-mismatch")
     assert answer.json()["digest"] == DIGEST
     assert stored(api) == []
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 def test_what_others_have_isnt_told(api: Api) -> None:
@@ -234,7 +234,7 @@ def test_an_upload_that_stops(sqlite_ledger: Database, tmp_path: Path) -> None:
 
     async def silent() -> AsyncIterator[bytes]:
         yield DATA
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     with opened(sqlite_ledger, tmp_path, Settings(upload_seconds=0.05)) as api:
         answer = api.send("PUT", f"/v1/objects/{DIGEST}", content=silent())
@@ -311,13 +311,13 @@ def test_paths_that_tools_give(api: Api, path: str) -> None:
 def test_a_snapshot_of_what_was_not_sent(api: Api) -> None:
     """Each object that the caller hasn't sent is named by its place, and nothing is stored."""
     put(api)
-    before = contents(api.db)
+    before = deeds(api.db)
 
     answer = name(api, {"a": DATA, "b": b"other"})
 
     assert (answer.status_code, answer.json()["type"]) == (422, "payload-invalid")
     assert [each["pointer"] for each in answer.json()["errors"]] == ["/members/1/digest"]
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 def test_a_snapshot_of_a_session(api: Api) -> None:
@@ -361,14 +361,14 @@ def test_a_snapshot_that_isnt_for_the_job(api: Api, case: str) -> None:
     session: str | None = "s-2"
     if case == "of a session, for none":
         token, session = Role.ADMIN, None
-    before = contents(api.db)
+    before = deeds(api.db)
 
     answer = enqueue(api, digest, token=token, session_id=session)
 
     assert (answer.status_code, answer.json()["type"]) == (422, "payload-invalid")
     (field,) = answer.json()["errors"]
     assert field == {"pointer": "/payload/sources", "detail": f"There is no snapshot {digest} for this job."}
-    assert contents(api.db) == before
+    assert deeds(api.db) == before
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from api_served import until
 from autocode.jobs.errors import SourceChanged
 from autocode.jobs.operations.export import EXPORT
 from autocode.jobs.operations.export import seen as module
@@ -93,9 +94,7 @@ def test_by_the_real_clock_a_file_settles_within_seconds(tmp_path: Path) -> None
     began = time.monotonic()
     assert world.opened(clock=clock_of) == {"a", "b", "c"}
     assert world.opened(clock=clock_of) == {"a", "b", "c"}
-    while world.opened(clock=clock_of):
-        assert time.monotonic() - began < 30
-        time.sleep(0.1)
+    until(lambda: not world.opened(clock=clock_of))
     assert time.monotonic() - began > 2.5
 
 

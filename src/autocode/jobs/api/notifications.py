@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from autocode.jobs.api import refusals
 from autocode.jobs.api.access import Operator
 from autocode.jobs.api.bodies import model_of, read_json
 from autocode.jobs.api.notification_models import (
@@ -20,7 +21,6 @@ from autocode.jobs.api.problems import JsonResponse
 from autocode.jobs.api.service import Calls, Shared
 from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import delivery_desk, subscriptions
-from autocode.jobs.ledger.access import Principal
 from autocode.jobs.ledger.delivery_desk import Chosen
 from autocode.jobs.ledger.listing import LARGEST_PAGE
 from autocode.jobs.ledger.subscriptions import NewSubscription, Watcher
@@ -50,6 +50,13 @@ def _body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     return {"requestBody": {"required": required, "content": content}}
 
 
+async def _watching(request: Request, caller: Operator) -> Watcher:
+    return Watcher(caller.actor, caller.token_id, caller.sessions, refusals.request_id(request))
+
+
+Watching = Annotated[Watcher, Depends(_watching)]
+
+
 @router.post(
     "/v1/subscriptions",
     response_model=None,
@@ -62,7 +69,9 @@ def _body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     },
     openapi_extra=_body(SubscribeBody),
 )
-async def subscribe(request: Request, service: Shared, calls: Calls, caller: Operator) -> Response:
+async def subscribe(
+    request: Request, service: Shared, calls: Calls, caller: Operator, watcher: Watching
+) -> Response:
     """Be told of endings from now on, by a signed webhook or by e-mail.
 
     Only jobs of sessions that this token may see are ever told.
@@ -72,7 +81,7 @@ async def subscribe(request: Request, service: Shared, calls: Calls, caller: Ope
         raise NotAllowed(f"The token {caller.token_id} may not see the session {body.session_id!r}.")
     channel, target = _target(body, mail=service.settings.mail)
     wish = NewSubscription(channel, target, body.kind, body.session_id, body.events)
-    made = await calls(subscriptions.subscribe, service.db, wish, _watcher(caller))
+    made = await calls(subscriptions.subscribe, service.db, wish, watcher)
     return _answer(made, status=201, location=f"/v1/subscriptions/{made.subscription_id}")
 
 
@@ -81,9 +90,9 @@ async def subscribe(request: Request, service: Shared, calls: Calls, caller: Ope
     response_model=None,
     responses=_REFUSED | {200: {"model": SubscriptionList}},
 )
-async def list_subscriptions(service: Shared, calls: Calls, caller: Operator) -> Response:
+async def list_subscriptions(service: Shared, calls: Calls, watcher: Watching) -> Response:
     """List the subscriptions that reach no further than this token does."""
-    found = await calls(subscriptions.listed, service.db, _watcher(caller))
+    found = await calls(subscriptions.listed, service.db, watcher)
     return _answer(SubscriptionList(subscriptions=tuple(found)))
 
 
@@ -93,10 +102,10 @@ async def list_subscriptions(service: Shared, calls: Calls, caller: Operator) ->
     responses=_UNKNOWN | {200: {"model": Subscription}},
 )
 async def read_subscription(
-    subscription_id: str, service: Shared, calls: Calls, caller: Operator
+    subscription_id: str, service: Shared, calls: Calls, watcher: Watching
 ) -> Response:
     """Read a subscription."""
-    return _answer(await calls(subscriptions.get, service.db, subscription_id, _watcher(caller)))
+    return _answer(await calls(subscriptions.get, service.db, subscription_id, watcher))
 
 
 @router.delete(
@@ -105,9 +114,9 @@ async def read_subscription(
     status_code=204,
     responses=_UNKNOWN | {204: {"description": "removed; what wasn't sent yet never is"}},
 )
-async def unsubscribe(subscription_id: str, service: Shared, calls: Calls, caller: Operator) -> Response:
+async def unsubscribe(subscription_id: str, service: Shared, calls: Calls, watcher: Watching) -> Response:
     """Remove a subscription and forget its secret."""
-    await calls(subscriptions.remove, service.db, subscription_id, _watcher(caller))
+    await calls(subscriptions.remove, service.db, subscription_id, watcher)
     return Response(status_code=204)
 
 
@@ -116,32 +125,33 @@ async def unsubscribe(subscription_id: str, service: Shared, calls: Calls, calle
     response_model=None,
     responses=_UNKNOWN | {200: {"model": Subscription}},
 )
-async def enable(subscription_id: str, service: Shared, calls: Calls, caller: Operator) -> Response:
+async def enable(subscription_id: str, service: Shared, calls: Calls, watcher: Watching) -> Response:
     """Let a subscription be told again whose receiver had answered that it is gone."""
-    return _answer(await calls(subscriptions.enable, service.db, subscription_id, _watcher(caller)))
+    return _answer(await calls(subscriptions.enable, service.db, subscription_id, watcher))
 
 
 @router.post(
     "/v1/subscriptions/{subscription_id}/test",
+    name="test",
     response_model=None,
     status_code=202,
     responses=_UNKNOWN | _DISABLED | {202: {"model": Delivery, "description": "planned; read it again"}},
 )
-async def send_test(subscription_id: str, service: Shared, calls: Calls, caller: Operator) -> Response:
+async def send_test(subscription_id: str, service: Shared, calls: Calls, watcher: Watching) -> Response:
     """Send an event of the type `job.test`, once, the way that every other goes."""
-    planned = await calls(delivery_desk.send_test, service.db, subscription_id, _watcher(caller))
+    planned = await calls(delivery_desk.send_test, service.db, subscription_id, watcher)
     return _answer(planned, status=202, location=f"/v1/deliveries/{planned.delivery_id}")
 
 
 @router.get("/v1/deliveries", response_model=None, responses=_REFUSED | {200: {"model": DeliveryPage}})
 async def list_deliveries(
-    query: Annotated[DeliveryQuery, Query()], service: Shared, calls: Calls, caller: Operator
+    query: Annotated[DeliveryQuery, Query()], service: Shared, calls: Calls, watcher: Watching
 ) -> Response:
     """List deliveries, newest first."""
     found = await calls(
         delivery_desk.page,
         service.db,
-        _watcher(caller),
+        watcher,
         Chosen(query.state, query.subscription, query.job_id),
         size=min(query.page_size, LARGEST_PAGE),
         token=query.page_token,
@@ -152,9 +162,9 @@ async def list_deliveries(
 @router.get(
     "/v1/deliveries/{delivery_id}", response_model=None, responses=_UNKNOWN | {200: {"model": Delivery}}
 )
-async def read_delivery(delivery_id: str, service: Shared, calls: Calls, caller: Operator) -> Response:
+async def read_delivery(delivery_id: str, service: Shared, calls: Calls, watcher: Watching) -> Response:
     """Read a delivery."""
-    return _answer(await calls(delivery_desk.get, service.db, delivery_id, _watcher(caller)))
+    return _answer(await calls(delivery_desk.get, service.db, delivery_id, watcher))
 
 
 @router.post(
@@ -169,19 +179,16 @@ async def read_delivery(delivery_id: str, service: Shared, calls: Calls, caller:
     openapi_extra=_body(ReplayBody, required=False),
 )
 async def replay(
-    delivery_id: str, request: Request, service: Shared, calls: Calls, caller: Operator
+    delivery_id: str, request: Request, service: Shared, calls: Calls, watcher: Watching
 ) -> Response:
     """Send a delivery again that is done or dead."""
     given = "content-length" in request.headers or "transfer-encoding" in request.headers
     empty = request.headers.get("content-length") == "0"
     value = await read_json(request, service.settings.body_limit) if given and not empty else {}
     reason = model_of(ReplayBody, value).reason
-    planned = await calls(delivery_desk.replay, service.db, delivery_id, _watcher(caller), reason=reason)
+    refusals.about(request, reason=reason)
+    planned = await calls(delivery_desk.replay, service.db, delivery_id, watcher, reason=reason)
     return _answer(planned, status=202, location=f"/v1/deliveries/{delivery_id}")
-
-
-def _watcher(caller: Principal) -> Watcher:
-    return Watcher(caller.actor, caller.token_id, caller.sessions)
 
 
 def _target(body: SubscribeBody, *, mail: bool) -> tuple[Channel, str]:

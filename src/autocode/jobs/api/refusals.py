@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +27,14 @@ _IN_THE_LEDGER: Final = (JobFinished, JobNotDead, RevisionMoved)
 """The ledger raises these of a retry or cancel, and has the entry in the transaction that decided it."""
 
 _LONGEST_TARGET: Final = 200
+
+_NAMED: Final = {
+    "job_id": "",
+    "subscription_id": "subscription:",
+    "delivery_id": "delivery:",
+    "digest": "object:",
+}
+"""What a parameter of a path names, as the audit has it of accepted deeds."""
 
 
 @dataclass(slots=True)
@@ -56,7 +65,8 @@ def caller_of(connection: HTTPConnection) -> Principal | None:
 def about(connection: HTTPConnection, *, target: str | None = None, reason: str = "") -> None:
     """Remember to what a request wants to do something, and why, in case that it is refused.
 
-    Without it the target is the ``job_id`` of the path, else the path, and the action the name of the route.
+    Without it the target is what a parameter of the path names, else the path, and the action the name of
+    the route.
     """
     connection.state.deed = _Deed(target, reason)
 
@@ -87,7 +97,7 @@ async def record(request: Request, error: JobsError, status: int) -> None:
         data = {"unsaid": unsaid}
     deed: _Deed = getattr(request.state, "deed", _Deed())
     route = request.scope.get("route")
-    target = deed.target or request.path_params.get("job_id") or request.url.path
+    target = deed.target or _named(request.path_params) or request.url.path
     await RequestCalls(service.threads, service.settings.ledger_seconds)(
         audit.append,
         service.db,
@@ -99,6 +109,11 @@ async def record(request: Request, error: JobsError, status: int) -> None:
         data=data,
         request_id=request_id(request),
     )
+
+
+def _named(parameters: Mapping[str, str]) -> str | None:
+    found = (f"{prefix}{parameters[name]}" for name, prefix in _NAMED.items() if name in parameters)
+    return next(found, None)
 
 
 def _kept(text: str, longest: int) -> str:

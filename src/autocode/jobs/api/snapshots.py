@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from autocode.jobs.api import refusals
 from autocode.jobs.api.access import Operator, Viewer
 from autocode.jobs.api.bodies import model_of, parse_json, read_text
 from autocode.jobs.api.models import Id
@@ -93,7 +94,14 @@ _SENT: Final[dict[str, Any]] = {
 }
 
 
-@router.post("/v1/snapshots", response_model=None, status_code=201, responses=_NAME, openapi_extra=_SENT)
+@router.post(
+    "/v1/snapshots",
+    name="snapshot",
+    response_model=None,
+    status_code=201,
+    responses=_NAME,
+    openapi_extra=_SENT,
+)
 async def name_snapshot(request: Request, service: Shared, calls: Calls, caller: Operator) -> Response:
     """Name a set of uploaded objects. The same files make the same digest; asking again is safe.
 
@@ -125,7 +133,13 @@ async def name_snapshot(request: Request, service: Shared, calls: Calls, caller:
     await put_object(service, calls, caller, _once(data), digest=digest_of(data), length=len(data))
     calls.renew()
     named, created = await calls(
-        uploads.name_snapshot, service.db, caller, body.session_id, digest_of(data), digests
+        uploads.name_snapshot,
+        service.db,
+        caller,
+        body.session_id,
+        digest_of(data),
+        digests,
+        request_id=refusals.request_id(request),
     )
     shown = _resource(named, snapshot)
     headers = {"Location": shown.links["self"]}

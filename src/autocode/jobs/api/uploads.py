@@ -67,12 +67,18 @@ _HEAD: Final[dict[int | str, dict[str, Any]]] = {
 
 
 @router.put(
-    "/v1/objects/{digest}", response_model=None, status_code=201, responses=_ANSWERS, openapi_extra=_BODY
+    "/v1/objects/{digest}",
+    name="upload",
+    response_model=None,
+    status_code=201,
+    responses=_ANSWERS,
+    openapi_extra=_BODY,
 )
 async def put(digest: str, request: Request, service: Shared, calls: Calls, caller: Operator) -> Response:
     """Upload an object: the body's bytes as they are, under `sha256:` and the hex digits of their SHA-256.
 
-    It is kept for a week, unless a snapshot names it.
+    It is kept for a week, unless a snapshot names it. The audit has the snapshot, and of uploads only those
+    that were refused: a folder is thousands of them.
     """
     if not is_digest(digest):
         raise UsageError(f"{digest[:100]!r} is no digest.", hint="A digest is sha256: and 64 hex digits.")

@@ -23,7 +23,7 @@ from autocode.jobs.errors import UsageError
 from autocode.jobs.ledger import audit
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.database import Database
-from autocode.jobs.ledger.principals import Principal, Role
+from autocode.jobs.ledger.principals import MOST_SESSIONS, Principal, Role, check_sessions
 from autocode.jobs.ledger.words import required, storable
 from autocode.jobs.request_errors import TokenInvalid
 
@@ -56,14 +56,10 @@ SESSION_LIFETIME: Final = timedelta(hours=12)
 LOGIN_LIFETIME: Final = timedelta(minutes=15)
 """How long a login that nobody redeems stays good."""
 
-MOST_SESSIONS: Final = 200
-"""How many sessions one token may be for."""
-
 OURSELVES: Final = "autocode-jobs"
 """Whom the audit names where the program made a token or a login for itself or its user."""
 
 _LONGEST_NAME: Final = 200
-_SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
 
 _MANY: Final = 500
 """Values that one query names at most."""
@@ -129,7 +125,7 @@ def create_token(
         raise UsageError(
             "A token's lifetime must be positive.", hint="Leave it out for one that never expires."
         )
-    _check_sessions(role, sessions)
+    check_sessions(role, sessions)
     with db.write() as tx:
         now = db.clock.now()
         try:
@@ -361,26 +357,6 @@ def _shown(principal: Principal) -> dict[str, Any]:
         "sessions": sessions,
         "expires_at": rfc3339(principal.expires_at),
     }
-
-
-def _check_sessions(role: Role, sessions: Sequence[str] | None) -> None:
-    if sessions is None:
-        return
-    if role is Role.ADMIN:
-        raise UsageError(
-            "An admin sees everything, and lets others in: its token can't be for some sessions only.",
-            hint="Make it an operator's or a viewer's, or leave the sessions out.",
-        )
-    if len(sessions) > MOST_SESSIONS:
-        raise UsageError(
-            f"A token can't be for {len(sessions)} sessions.", hint=f"Name {MOST_SESSIONS} at most."
-        )
-    for session in sessions:
-        if not _SESSION.fullmatch(session):
-            raise UsageError(
-                f"{session!r} is no session's id.",
-                hint="Letters, digits, '.', '_', ':' and '-', at most 128, beginning with a letter or digit.",
-            )
 
 
 def _works(row: sa.Row[Any], now: datetime) -> bool:

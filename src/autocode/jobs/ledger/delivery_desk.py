@@ -135,9 +135,19 @@ def replay(db: Database, delivery_id: str, watcher: Watcher, *, reason: str = ""
         )
         if again.rowcount != 1:
             raise DeliveryOpen(f"The delivery {delivery_id} is {row.state}.")
-        target = f"delivery:{delivery_id}"
-        note_in(tx, now, watcher, action="replay", target=target, row=row, reason=reason)
-        return _resource(_get_in(tx, delivery_id, watcher))
+        planned = _get_in(tx, delivery_id, watcher)
+        note_in(
+            tx,
+            now,
+            watcher,
+            action="replay",
+            target=f"delivery:{delivery_id}",
+            row=row,
+            reason=reason,
+            before=_stand(row),
+            after=_stand(planned),
+        )
+        return _resource(planned)
 
 
 def send_test(db: Database, subscription_id: str, watcher: Watcher) -> Delivery:
@@ -166,7 +176,8 @@ def send_test(db: Database, subscription_id: str, watcher: Watcher) -> Delivery:
             )
         )
         target = f"subscription:{subscription_id}"
-        note_in(tx, now, watcher, action="test", target=target, row=subscription)
+        after = {"delivery_id": delivery_id}
+        note_in(tx, now, watcher, action="test", target=target, row=subscription, after=after)
         return _resource(_get_in(tx, delivery_id, watcher))
 
 
@@ -201,6 +212,11 @@ def _get_in(tx: sa.Connection, delivery_id: str, watcher: Watcher) -> sa.Row[Any
     if row is None or not watcher.sees(row):
         raise DeliveryNotFound(f"There is no delivery {delivery_id[:100]!r}.")
     return row
+
+
+def _stand(row: sa.Row[Any]) -> dict[str, Any]:
+    """Return what the audit keeps of how a delivery stands."""
+    return {name: getattr(row, name) for name in ("state", "attempts", "max_attempts")}
 
 
 def _after(at: datetime, delivery_id: str) -> sa.ColumnElement[bool]:

@@ -48,11 +48,13 @@ class Watcher:
         actor: the caller as the audit names it.
         token_id: its token; ``None`` for a command on the data folder.
         sessions: the sessions whose jobs it may see; ``None``: all.
+        request_id: the request that it sends, for the audit.
     """
 
     actor: str
     token_id: str | None = None
     sessions: frozenset[str] | None = None
+    request_id: str | None = None
 
     def sees(self, row: sa.Row[Any]) -> bool:
         """Say whether the caller may know of a subscription: it reaches no further than the caller does."""
@@ -121,7 +123,8 @@ def subscribe(db: Database, wish: NewSubscription, watcher: Watcher) -> Subscrip
             )
         )
         row = tx.execute(_one(subscription_id)).one()
-        note_in(tx, now, watcher, action="subscribe", target=f"subscription:{subscription_id}", row=row)
+        target = f"subscription:{subscription_id}"
+        note_in(tx, now, watcher, action="subscribe", target=target, row=row, after=_wish(row))
     return _resource(row, secret=secret)
 
 
@@ -173,7 +176,8 @@ def remove(db: Database, subscription_id: str, watcher: Watcher) -> None:
             .values(removed_at=now, secret=None)
         )
         _give_up(tx, subscription_id, _REMOVED, now)
-        note_in(tx, now, watcher, action="unsubscribe", target=f"subscription:{subscription_id}", row=row)
+        target = f"subscription:{subscription_id}"
+        note_in(tx, now, watcher, action="unsubscribe", target=target, row=row, before=_wish(row))
 
 
 def enable(db: Database, subscription_id: str, watcher: Watcher) -> Subscription:
@@ -191,7 +195,16 @@ def enable(db: Database, subscription_id: str, watcher: Watcher) -> Subscription
                 .values(disabled_at=None, disabled_why=None)
             )
             target = f"subscription:{subscription_id}"
-            note_in(tx, db.clock.now(), watcher, action="enable", target=target, row=row)
+            note_in(
+                tx,
+                db.clock.now(),
+                watcher,
+                action="enable",
+                target=target,
+                row=row,
+                before={"enabled": False, "why": row.disabled_why},
+                after={"enabled": True},
+            )
         return _resource(tx.execute(_one(subscription_id)).one())
 
 
@@ -214,6 +227,8 @@ def note_in(
     target: str,
     row: Any,
     reason: str = "",
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
 ) -> None:
     """Write into the audit what the caller did, in its transaction; *row* has a channel and a target."""
     audit.append_in(
@@ -225,6 +240,9 @@ def note_in(
         reason=reason,
         outcome="accepted",
         data={"channel": row.channel, "place": place(row.channel, row.target)},
+        request_id=watcher.request_id,
+        before=before,
+        after=after,
     )
 
 
@@ -234,6 +252,11 @@ def place(channel: str, target: str) -> str:
         return target
     parts = urlsplit(target)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _wish(row: sa.Row[Any]) -> dict[str, Any]:
+    """Return what the audit keeps of a subscription, beside its place."""
+    return {name: getattr(row, name) for name in ("kind", "session_id", "events", "sessions")}
 
 
 def _refuse_twin(tx: sa.Connection, values: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from autocode.jobs.ledger import audit
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.access import Principal
 from autocode.jobs.ledger.checkpoints import refer
@@ -116,8 +117,12 @@ def name_snapshot(
     session_id: str | None,
     digest: str,
     members: Sequence[str],
+    *,
+    request_id: str | None = None,
 ) -> tuple[Named, bool]:
     """Name a snapshot whose object is in the store, and refer to it and to its members. Idempotent, atomic.
+
+    Where it is new the audit has an entry.
 
     Args:
         db: the ledger.
@@ -125,6 +130,7 @@ def name_snapshot(
         session_id: whose session it belongs to; the same files may be named for several.
         digest: the snapshot, which :func:`note_upload` knows.
         members: the digests of its files, which *caller* may see.
+        request_id: the request that asks, for the audit.
 
     Returns:
         The naming, and whether it is new.
@@ -144,6 +150,19 @@ def name_snapshot(
         created = insert_missing(tx, snapshots, **key, created_at=now)
         same = [snapshots.c[name] == value for name, value in key.items()]
         at = tx.execute(sa.select(snapshots.c.created_at).where(*same)).scalar_one()
+        if created:
+            # the counter of the audit stays locked until the end, so its entry comes last
+            audit.append_in(
+                tx,
+                now,
+                actor=caller.actor,
+                action="snapshot",
+                target=f"snapshot:{digest}",
+                reason="",
+                outcome="accepted",
+                request_id=request_id,
+                after={"session_id": session_id, "files": len(members)},
+            )
     return Named(digest, session_id, at), created
 
 
