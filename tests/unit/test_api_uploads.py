@@ -234,7 +234,7 @@ def test_an_upload_that_stops(sqlite_ledger: Database, tmp_path: Path) -> None:
 
     async def silent() -> AsyncIterator[bytes]:
         yield DATA
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     with opened(sqlite_ledger, tmp_path, Settings(upload_seconds=0.05)) as api:
         answer = api.send("PUT", f"/v1/objects/{DIGEST}", content=silent())

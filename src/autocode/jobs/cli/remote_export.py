@@ -59,6 +59,7 @@ def export_elsewhere(screen: Screen, asked: Remote) -> int:
         job = _followed(screen, client, job)
         written = None
         if job.result is not None and asked.output is not None:
+            asked.output.mkdir(parents=True, exist_ok=True)
             with bytes_bar(screen, "fetching the bundle") as move:
                 path = asked.output / f"{bag_name(job.result.digest)}.zip"
                 written = client.download(job.job_id, path, view="zip", progress=move)
