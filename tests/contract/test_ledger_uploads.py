@@ -43,9 +43,9 @@ def test_one_of_many_is_news(database: Database) -> None:
     """Of the same upload many times at once one is news."""
     one = caller(database)
 
-    news = in_threads(6, lambda _: uploads.note_upload(database, one, ONE, 3))
+    news = in_threads(8, lambda _: uploads.note_upload(database, one, ONE, 3))
 
-    assert sorted(news) == [False] * 5 + [True]
+    assert sorted(news) == [False] * 7 + [True]
 
 
 def test_what_a_caller_may_name(database: Database) -> None:

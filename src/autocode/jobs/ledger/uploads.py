@@ -17,7 +17,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from autocode.jobs.ledger import audit
 from autocode.jobs.ledger import schema as t
 from autocode.jobs.ledger.access import Principal
-from autocode.jobs.ledger.checkpoints import refer
 from autocode.jobs.ledger.database import Database, insert_missing
 from autocode.jobs.ledger.schema_uploads import snapshots
 
@@ -75,10 +74,14 @@ def note_upload(db: Database, caller: Principal, digest: str, size: int) -> bool
     ours = (t.references.c.digest == digest, t.references.c.holder == holder)
     with db.write() as tx:
         now = db.clock.now()
-        again = tx.execute(sa.update(t.references).where(*ours).values(at=now)).rowcount
-        refer(tx, digest, size, holder, now)
+        insert_missing(tx, t.objects, digest=digest, size=size, state="live", created_at=now)
+        # the row's lock: of the same upload many times at once one is news
+        tx.execute(sa.update(t.objects).where(t.objects.c.digest == digest).values(state="live"))
+        new = insert_missing(tx, t.references, digest=digest, holder=holder, at=now)
+        if not new:
+            tx.execute(sa.update(t.references).where(*ours).values(at=now))
         tx.execute(sa.delete(t.references).where(t.references.c.holder == holder, _expired(now)))
-    return not again
+    return new
 
 
 def release_uploads(db: Database) -> int:
