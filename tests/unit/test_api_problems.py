@@ -133,6 +133,15 @@ def test_the_interface_describes_itself(api: Api) -> None:
         "PUT /v1/objects/{digest}",
         "POST /v1/snapshots",
         "GET /v1/snapshots/{digest}",
+        "POST /v1/subscriptions",
+        "GET /v1/subscriptions",
+        "GET /v1/subscriptions/{subscription_id}",
+        "DELETE /v1/subscriptions/{subscription_id}",
+        "POST /v1/subscriptions/{subscription_id}/enable",
+        "POST /v1/subscriptions/{subscription_id}/test",
+        "GET /v1/deliveries",
+        "GET /v1/deliveries/{delivery_id}",
+        "POST /v1/deliveries/{delivery_id}/replay",
     } | {f"{method} /v1/jobs/{{job_id}}/{end}" for method in ("GET", "HEAD") for end in results}
     retry = document["paths"]["/v1/jobs/{job_id}/retry"]["post"]
     assert {"job_id", "If-Match"} == {parameter["name"] for parameter in retry["parameters"]}

@@ -7,10 +7,11 @@ import json
 import pickle
 import re
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
-from autocode.jobs import crash, errors, request_errors
+from autocode.jobs import crash, errors, notification_errors, request_errors
 from autocode.jobs.errors import JobsError, Permanent, Transient, UsageError, describe, is_transient
 
 
@@ -25,12 +26,13 @@ def descendants(cls: type[JobsError]) -> Iterator[type[JobsError]]:
 ALL = sorted(set(descendants(JobsError)) | {crash.CrashRaised}, key=lambda cls: cls.__name__)
 
 
-def test_the_errors_of_requests_have_a_module_of_their_own() -> None:
+@pytest.mark.parametrize("module", [request_errors, notification_errors], ids=lambda module: module.__name__)
+def test_the_errors_of_requests_have_modules_of_their_own(module: ModuleType) -> None:
     """What a request is refused with is exported where it stands, sorted, and drawn there."""
-    real = [cls.__name__ for cls in ALL if cls.__module__ == request_errors.__name__]
+    real = [cls.__name__ for cls in ALL if cls.__module__ == module.__name__]
 
-    assert request_errors.__all__ == real
-    assert [name for name in real if f"── {name}" not in (request_errors.__doc__ or "")] == []
+    assert module.__all__ == real
+    assert [name for name in real if f"── {name}" not in (module.__doc__ or "")] == []
 
 
 def drawn_tree() -> dict[str, str | None]:

@@ -44,7 +44,7 @@ class SubscriptionDisabled(JobsError):
 
     type = "subscription-disabled"
     title = "The subscription is disabled"
-    default_hint = "Enable it: autocode-jobs notify enable ID"
+    default_hint = "`autocode-jobs notify enable ID` lets it be told again."
 
 
 class SubscriptionExists(JobsError):
