@@ -20,6 +20,9 @@ from autocode.jobs.settings import Home
 SOURCES = Path(__file__).parents[1] / "src"
 PROGRAM = Path(__file__).with_name("api_process.py")
 
+_START_SECONDS = 120.0
+"""How long a process may take to start, on a machine that does much else."""
+
 
 def until(condition: Callable[[], bool], within: float = 30.0) -> None:
     """Wait until *condition* holds."""
@@ -54,7 +57,7 @@ class Serving:
     def facts(self) -> dict[str, Any]:
         """Return what the process wrote once it answered."""
         file = self.home.run / "api.json"
-        until(lambda: self.process.poll() is not None or self._is_ours(file))
+        until(lambda: self.process.poll() is not None or self._is_ours(file), _START_SECONDS)
         assert self.process.poll() is None, self.log.read_text("utf-8")[-3000:]
         found: dict[str, Any] = json.loads(file.read_text("utf-8"))
         return found

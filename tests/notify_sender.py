@@ -31,7 +31,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     sender = Sender(guarded, channels(NotificationSettings(Allowed.of(allowed))))
     sender.start()
-    ended.wait()
+    # right after a stop the signal may come to another thread, which wakes no waiting one
+    while not ended.wait(0.2):
+        pass
     sender.stop(10.0)
 
 

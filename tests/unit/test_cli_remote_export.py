@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from autocode.jobs.client import Client
 from autocode.jobs.client.client import Accepted
 from autocode.jobs.ledger import jobs
 from autocode.jobs.ledger.access import Role
+from autocode.jobs.request_errors import ServiceUnavailable
 from export_context import line
 from results_world import exported
 
@@ -73,8 +75,45 @@ def test_the_bundle_is_fetched(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With a folder to write to, the bundle of the complete job comes as a zip file."""
-    digest = exported(service.system, tmp_path, job_id="done")
+    """The bundle of the complete job comes as a zip file, into a folder that is made if it is missing."""
+    digest = _done(service, tmp_path, monkeypatch)
+
+    status = command.run(["export", str(sessions), "-o", str(tmp_path / "new" / "out")])
+
+    (made,) = (tmp_path / "new" / "out").iterdir()
+    assert status == 0
+    assert digest in capsys.readouterr().out
+    with zipfile.ZipFile(made) as archive:
+        assert archive.testzip() is None
+
+
+def test_a_bundle_that_does_not_come(
+    service: Api,
+    sessions: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The job is complete all the same: it is printed, the hint says how to go on, and no folder is left."""
+    digest = _done(service, tmp_path, monkeypatch)
+
+    def download(*_args: object, **_options: object) -> Path:
+        raise ServiceUnavailable("It broke off.")
+
+    monkeypatch.setattr(Client, "download", download)
+
+    status = command.run(["export", str(sessions), "-o", str(tmp_path / "new" / "out"), "--json"])
+
+    told = capsys.readouterr()
+    assert status == 1
+    assert json.loads(told.out.splitlines()[-1])["result"]["digest"] == digest
+    assert "/v1/jobs/done/result.zip" in "".join(told.err.split())
+    assert not (tmp_path / "new").exists()
+
+
+def _done(service: Api, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let what is submitted be a job that has exported already, and return its result's digest."""
+    digest = exported(service.system, folder, job_id="done")
     accept = Client.enqueue
 
     def enqueue(client: Client, kind: str, payload: dict[str, object]) -> Accepted:
@@ -82,14 +121,7 @@ def test_the_bundle_is_fetched(
         return Accepted(client.get("done"), created=True)
 
     monkeypatch.setattr(Client, "enqueue", enqueue)
-
-    status = command.run(["export", str(sessions), "-o", str(tmp_path / "out")])
-
-    (made,) = (tmp_path / "out").iterdir()
-    assert status == 0
-    assert digest in capsys.readouterr().out
-    with zipfile.ZipFile(made) as archive:
-        assert archive.testzip() is None
+    return digest
 
 
 def test_an_upload_that_is_interrupted(

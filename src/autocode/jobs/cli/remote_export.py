@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ from autocode.jobs.cli.outlook import why_dead
 from autocode.jobs.cli.progress import JobView, bytes_bar
 from autocode.jobs.cli.screen import Screen, bytes_text, plural
 from autocode.jobs.cli.served import handed_over
+from autocode.jobs.cli.views import folder_made
 from autocode.jobs.client import Client
+from autocode.jobs.errors import JobsError
 from autocode.jobs.operations.export import EXPORT, ExportPayload, Source
 from autocode.jobs.operations.export.views import bag_name
 from autocode.jobs.redaction import CustomRules
@@ -64,13 +67,14 @@ def export_elsewhere(screen: Screen, asked: Remote) -> int:
             handed_over(screen, job)
             return 0
         job = _followed(screen, client, job)
-        written = None
-        if job.result is not None and asked.output is not None:
-            asked.output.mkdir(parents=True, exist_ok=True)
-            with bytes_bar(screen, "fetching the bundle") as move:
-                path = asked.output / f"{bag_name(job.result.digest)}.zip"
-                written = client.download(job.job_id, path, view="zip", progress=move)
-        return _told(screen, client, job, written)
+        try:
+            written = None
+            if job.result is not None and asked.output is not None:
+                written = _fetched(screen, client, job, asked.output / f"{bag_name(job.result.digest)}.zip")
+            return _told(screen, client, job, written)
+        finally:
+            if screen.json_mode and sys.exc_info()[0] is not KeyboardInterrupt:
+                screen.emit(job)
 
 
 def _upload(screen: Screen, client: Client, files: Mapping[str, Path]) -> tuple[Source, ...]:
@@ -102,9 +106,23 @@ def _followed(screen: Screen, client: Client, job: Job) -> Job:
     return seen
 
 
+def _fetched(screen: Screen, client: Client, job: Job, path: Path) -> Path:
+    """Fetch the bundle of a complete job.
+
+    Raises:
+        JobsError: it didn't come; the job stays complete, and the hint says how to go on.
+    """
+    try:
+        with folder_made(path.parent), bytes_bar(screen, "fetching the bundle") as move:
+            return client.download(job.job_id, path, view="zip", progress=move)
+    except JobsError as error:
+        raise JobsError(
+            f"The export is complete, but its bundle could not be fetched: {error.detail}",
+            hint=f"Fetch it from {client.url}/v1/jobs/{job.job_id}/result.zip, or export again.",
+        ) from error
+
+
 def _told(screen: Screen, client: Client, job: Job, written: Path | None) -> int:
-    if screen.json_mode:
-        screen.emit(job)
     if job.result is None:
         detail, step = why_dead(job, None)
         screen.fail(f"Job {job.job_id} is dead ({job.reason}): {detail}", step)

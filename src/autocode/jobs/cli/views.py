@@ -18,7 +18,7 @@ from autocode.jobs.operations.views import View, view_named
 from autocode.jobs.resource import Job
 from autocode.jobs.store import ObjectStore
 
-__all__ = ["Written", "check_writable", "chosen_views", "deliver", "write_views"]
+__all__ = ["Written", "check_writable", "chosen_views", "deliver", "folder_made", "write_views"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def write_views(
     """
     folder = folder.absolute()
     written = []
-    with _made(folder):
+    with folder_made(folder):
         for view in views:
             with bytes_bar(screen, f"writing the {view.name}") as show, deferred() as check:
 
@@ -119,8 +119,12 @@ def check_writable(folder: Path) -> None:
 
 
 @contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """Make *folder* and what is missing above it; take that away again if the block fails."""
+def folder_made(folder: Path) -> Iterator[None]:
+    """Make *folder* and what is missing above it; take that away again if the block fails.
+
+    Raises:
+        UsageError: it can't be made.
+    """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
