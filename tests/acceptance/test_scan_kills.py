@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,9 +19,15 @@ def test_a_scan_killed_at_any_line_harms_no_other(tmp_path: Path) -> None:
     driver = Path(__file__).with_name("scan_kill_driver.py")
 
     done = subprocess.run(
-        [sys.executable, driver, str(tmp_path)], capture_output=True, text=True, check=True, timeout=150
+        [sys.executable, driver, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
     )
 
+    assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     for case in ("new", "known"):
         of_case = [each for each in told if each["case"] == case]
