@@ -13,7 +13,6 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="inotify(7) is Linux's")
 def test_a_scan_killed_at_any_line_harms_no_other(tmp_path: Path) -> None:
     """After SIGKILL the next scan finds what is there, and the one after that opens no file."""
     driver = Path(__file__).with_name("scan_kill_driver.py")

@@ -29,8 +29,6 @@ from opened_files import opened_in
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify(7) is Linux's")
-
 
 def later(seconds: float, device: int | None = None) -> Callable[[Path], Moment]:
     """Return a clock that is ahead of the file system's, and may be that of another device."""
