@@ -64,7 +64,7 @@ def scan_files(
 ) -> ScanResult:
     """Return what *sources* select, every file frozen.
 
-    The order is that of the digests, so that neither the order of the sources nor the names of folders
+    The order is that of the digests, then of places and names, so that neither the order of the sources nor the names of folders
     matter afterwards.
 
     Args:
@@ -112,7 +112,7 @@ def scan_files(
             reasons.update(discovery.reasons)
             skipped.update(discovery.skipped)
     return ScanResult(
-        files=tuple(sorted(files, key=lambda file: (file.sha256, file.path))),
+        files=tuple(sorted(files, key=lambda file: (file.sha256, file.path, file.name))),
         left_out=tuple(sorted(left_out[:_LISTED], key=lambda each: (each.name, each.reason))),
         reasons=dict(sorted(reasons.items())),
         skipped_folders=dict(sorted(skipped.items())),
