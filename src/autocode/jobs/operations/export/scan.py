@@ -64,8 +64,8 @@ def scan_files(
 ) -> ScanResult:
     """Return what *sources* select, every file frozen.
 
-    The order is that of the digests, then of places and names, so that neither the order of the sources nor the names of folders
-    matter afterwards.
+    The order is that of the digests, then of places and names, so that neither the order of the sources nor
+    the names of folders matter afterwards, nor which thread was faster.
 
     Args:
         folder: gives the path of a root by its name.
