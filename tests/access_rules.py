@@ -33,6 +33,7 @@ class Rule:
         headers: further headers.
         bound: the status for a token that is for some sessions, where that differs.
         silent: whether the audit has no entry of it where it is accepted.
+        whole: whether it is about all sessions, and so for no token that is for some.
     """
 
     need: Need
@@ -45,6 +46,7 @@ class Rule:
     headers: dict[str, str] = field(default_factory=dict)
     bound: int | None = None
     silent: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("GET", "/openapi.json"): Rule("nobody", 200),
     ("GET", "/livez"): Rule("nobody", 200),
     ("GET", "/readyz"): Rule("nobody", 200),
+    ("GET", "/metrics"): Rule("viewer", 200, whole=True),
     ("GET", "/login"): Rule("nobody", 200),
     ("POST", "/login"): Rule("nobody", 401, headers=_PAGE),
     ("POST", "/logout"): Rule("nobody", 303),
@@ -153,6 +156,7 @@ def expected(rule: Rule, caller: Caller) -> int:
         return 404 if rule.need == "operator" or caller.role.covers(Role(rule.need)) else 403
     if not caller.role.covers(Role(rule.need)):
         return 403
-    if caller.scope == "other":
-        return 404 if rule.hidden else rule.bound or rule.answer
-    return rule.answer
+    if caller.scope == "other" and rule.hidden:
+        return 404
+    bound = 403 if rule.whole else rule.bound if caller.scope == "other" else None
+    return rule.answer if caller.scope == "all" or bound is None else bound

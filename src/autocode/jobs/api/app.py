@@ -16,6 +16,7 @@ from autocode.jobs.api import (
     events,
     health,
     listing,
+    metrics,
     notifications,
     pages,
     problems,
@@ -103,6 +104,7 @@ def create_app(
     app.state.service = service
     for router in (
         health.router,
+        metrics.router,
         submitting.router,
         listing.router,
         reading.router,
@@ -121,5 +123,7 @@ def create_app(
     def count(type_: str) -> None:
         service.denied[type_] += 1
 
-    app.add_middleware(Guard, hosts=chosen.hosts, public=chosen.public, refused=count)
+    app.add_middleware(
+        Guard, hosts=chosen.hosts, public=chosen.public, refused=count, answered=service.traffic.count
+    )
     return app

@@ -54,11 +54,17 @@ _AWAY: Final = Ending(1013, "the ledger doesn't answer: try again later")
 
 
 class _Refused(Exception):
-    """The socket is closed at once."""
+    """The socket is closed at once.
 
-    def __init__(self, ending: Ending) -> None:
+    Args:
+        ending: with what.
+        type_: the type of the error, as which it is counted where the caller isn't known.
+    """
+
+    def __init__(self, ending: Ending, type_: str | None = None) -> None:
         super().__init__(ending.reason)
         self.ending = ending
+        self.type = type_
 
 
 @router.websocket("/v1/events")
@@ -70,6 +76,8 @@ async def events(websocket: WebSocket) -> None:
     try:
         subscriber, newest, first = await _admitted(websocket, service)
     except _Refused as refusal:
+        if refusal.type is not None:
+            service.denied[refusal.type] += 1
         await _close(websocket, refusal.ending)
         return
     hub = service.hub
@@ -87,7 +95,7 @@ async def _admitted(websocket: WebSocket, service: Service) -> tuple[Subscriber,
     """
     query = websocket.query_params
     if any(TOKEN.search(text) for pair in query.multi_items() for text in pair):
-        raise _Refused(_IN_ADDRESS)
+        raise _Refused(_IN_ADDRESS, TokenInvalid.type)
     calls = RequestCalls(service.threads, service.settings.ledger_seconds)
     try:
         caller = await _caller(websocket, service, calls)
@@ -116,11 +124,11 @@ async def _caller(websocket: WebSocket, service: Service, calls: RequestCalls) -
         caller = await authenticate(websocket, service, calls)
         require(caller, Role.VIEWER)
     except TokenInvalid:
-        raise _Refused(_NO_TOKEN) from None
+        raise _Refused(_NO_TOKEN, TokenInvalid.type) from None
     except TooManyRequests:
-        raise _Refused(_TOO_MANY) from None
+        raise _Refused(_TOO_MANY, TooManyRequests.type) from None
     except RequestRefused:
-        raise _Refused(_FOREIGN) from None
+        raise _Refused(_FOREIGN, RequestRefused.type) from None
     except NotAllowed:
         raise _Refused(_NOT_YOURS) from None
     return caller

@@ -44,6 +44,7 @@ class Guard:
         hosts: host names that are ours beside the loopback ones.
         public: the origin of a proxy in front of us, whose host is ours too.
         refused: told of each refusal by its type.
+        answered: told of each answer: the scope, its status, and the seconds that it took.
         monotonic: a clock in seconds, to measure with.
     """
 
@@ -52,7 +53,9 @@ class Guard:
         app: ASGIApp,
         hosts: frozenset[str],
         public: str | None = None,
+        *,
         refused: Callable[[str], None] = lambda _: None,
+        answered: Callable[[Scope, int, float], None] = lambda *_: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
@@ -61,6 +64,7 @@ class Guard:
         named = hosts if self._public_name is None else hosts | {self._public_name}
         self._hosts = frozenset(host.lower().rstrip(".") for host in named)
         self._refused = refused
+        self._answered = answered
         self._monotonic = monotonic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,7 +131,9 @@ class Guard:
             else:
                 await problem(refusal)(scope, receive, observe)
         finally:
-            milliseconds = round((self._monotonic() - began) * 1000, 1)
+            seconds = self._monotonic() - began
+            self._answered(scope, seen["status"], seconds)
+            milliseconds = round(seconds * 1000, 1)
             path = masked(scope["path"])
             facts = {"method": scope["method"], "path": path, "ms": milliseconds, **seen}
             _log.info("request", extra=facts)

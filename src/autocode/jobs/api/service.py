@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -14,10 +15,12 @@ from autocode.jobs.api.hub import Hub
 from autocode.jobs.api.limits import Limits
 from autocode.jobs.api.settings import Settings
 from autocode.jobs.api.threads import RequestCalls, Threads
+from autocode.jobs.api.traffic import Traffic
 from autocode.jobs.api.views import Views
 from autocode.jobs.api.watch import Watch
 from autocode.jobs.engine.system import System
 from autocode.jobs.ledger.database import Database
+from autocode.jobs.ledger.figures import Figures
 
 __all__ = ["Calls", "Service", "Shared"]
 
@@ -39,6 +42,9 @@ class Service:
         uploading: how many objects are being uploaded now.
         heard: the last counter that each leader showed, and the loop's time at which it was first seen.
         denied: how many requests were refused whose caller isn't known, or that were too many, by their type.
+        traffic: what this process has answered.
+        figures: the figures of the ledger that were counted last, and the loop's time of it.
+        scraping: held by who counts them.
     """
 
     system: System
@@ -53,6 +59,9 @@ class Service:
     uploading: int = 0
     heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
     denied: Counter[str] = field(default_factory=Counter)
+    traffic: Traffic = field(default_factory=Traffic)
+    figures: tuple[float, Figures] | None = None
+    scraping: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def cookie(self) -> str:

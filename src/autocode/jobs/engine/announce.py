@@ -14,7 +14,7 @@ from autocode.jobs import locks
 from autocode.jobs.clock import SystemClock, rfc3339
 from autocode.jobs.settings import Home, write_durably
 
-__all__ = ["announced", "lives"]
+__all__ = ["announced", "lives", "slots"]
 
 _PATIENCE_SECONDS: Final = 0.2
 
@@ -49,6 +49,19 @@ def lives(home: Home, part: str) -> bool:
     """Say whether a process of this part, whatever its name, lives on this machine."""
     first = home.run / f"{part}.lock"
     return locks.is_held(first) or any(locks.is_held(each) for each in home.run.glob(f"{part}-*.lock"))
+
+
+def slots(home: Home) -> dict[str, int]:
+    """Return how many runs at once each worker takes that lives on this machine, by its name.
+
+    A worker that isn't ready yet takes none, and isn't here.
+    """
+    found: dict[str, int] = {}
+    for lock in (home.run / "worker.lock", *home.run.glob("worker-*.lock")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if locks.is_held(lock):
+                found[lock.stem] = int(json.loads(lock.with_suffix(".json").read_text("utf-8"))["slots"])
+    return found
 
 
 def _write(record: Path) -> None:

@@ -102,9 +102,7 @@ async def _serve(
     )
     working = asyncio.create_task(worker.start(printer=lambda *_: None))
     announcing = asyncio.create_task(
-        _announce(
-            worker, system.home.run / f"{part}.json", f"takes runs of the pool {pool!r}, {limit} at once"
-        )
+        _announce(worker, system.home.run / f"{part}.json", pool=pool, limit=limit)
     )
     _stop_on_signals(working, worker)
     try:
@@ -142,9 +140,10 @@ def _stop_on_signals(working: asyncio.Task[None], worker: JobsWorker) -> None:
         loop.add_signal_handler(number, stop)
 
 
-async def _announce(worker: JobsWorker, path: Path, what: str) -> None:
+async def _announce(worker: JobsWorker, path: Path, *, pool: str, limit: int) -> None:
     await worker.ready.wait()
-    _log.info("ready: %s", what)
-    said = {"pid": os.getpid(), "at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    _log.info("ready: takes runs of the pool %r, %d at once", pool, limit)
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    said = {"pid": os.getpid(), "at": at, "slots": limit}
     with suppress(OSError):
         await asyncio.to_thread(write_durably, path, json.dumps(said).encode())
