@@ -119,6 +119,7 @@ def test_the_interface_describes_itself(api: Api) -> None:
     calls = {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item}
     assert calls == {
         "GET /livez",
+        "GET /metrics",
         "GET /readyz",
         "GET /v1/audit",
         "GET /v1/counts",
