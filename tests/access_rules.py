@@ -111,6 +111,8 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("POST", "/v1/jobs/{job_id}/retry"): Rule(
         "operator", 409, "/v1/jobs/job/retry", about=True, body=_WHY, headers=_TAG
     ),
+    # each job that is found has an entry of its own beside the one of the request
+    ("POST", "/v1/bulk/retry"): Rule("operator", 202, body={"ids": ["unheard-of"], **_WHY}),
     ("POST", "/v1/jobs/{job_id}/cancel"): Rule("operator", 202, "/v1/jobs/job/cancel", about=True, body=_WHY),
     # the payload reads the session "mine": whose token is for another may not ask for it
     ("POST", "/v1/jobs"): Rule("operator", 202, body=_NEW, bound=403),

@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+from access_rules import RULES
 from autocode.jobs import resource
 from autocode.jobs.crash import POINTS
 from autocode.jobs.ledger import schema, statuses
@@ -118,9 +119,13 @@ def test_every_type_of_event_is_named() -> None:
     assert [name for name in sorted(types) if f"`{name}`" not in section("Events")] == []
 
 
-def test_what_is_planned_is_said_to_be_planned() -> None:
-    """What doesn't exist yet is called planned."""
-    assert "**Planned**: retries in bulk" in section("HTTP")
+def test_every_collection_of_calls_is_named() -> None:
+    """Each route that somebody may use belongs to a call that the page has, and none is only planned."""
+    text = section("HTTP")
+    collections = {"/".join(path.split("/")[:3]) for _, path in RULES if path.startswith("/v1/")}
+
+    assert [each for each in sorted(collections) if each not in text] == []
+    assert "lanned" not in text
 
 
 @pytest.mark.parametrize("name", sorted(schema.metadata.tables))

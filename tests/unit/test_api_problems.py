@@ -120,6 +120,7 @@ def test_the_interface_describes_itself(api: Api) -> None:
     assert calls == {
         "GET /livez",
         "GET /metrics",
+        "POST /v1/bulk/retry",
         "GET /readyz",
         "GET /v1/audit",
         "GET /v1/counts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -12,6 +13,10 @@ __all__ = [
     "AuditEntry",
     "AuditHead",
     "AuditPage",
+    "BulkError",
+    "BulkOutcome",
+    "BulkResult",
+    "BulkRetry",
     "Checkpoint",
     "Counts",
     "HistoryEntry",
@@ -158,6 +163,60 @@ class RetryPreview(_Frozen):
     effects_done: tuple[str, ...]
     effects_open: tuple[str, ...]
     max_attempts_after: int
+
+
+class BulkOutcome(StrEnum):
+    """What came of one job among many."""
+
+    RETRIED = "retried"
+    """It has further attempts."""
+
+    WOULD_RETRY = "would-retry"
+    """A dry run: it is dead, and could be retried."""
+
+    REFUSED = "refused"
+    """It is not what the caller thinks; ``error`` says why."""
+
+    UNKNOWN = "unknown"
+    """The ledger didn't answer: it may have further attempts, or not. Read the job."""
+
+    NOT_TRIED = "not-tried"
+    """The ledger went away before its turn. Sent again with the same revisions, nothing happens twice."""
+
+
+class BulkError(_Frozen):
+    """Why one job among many was refused."""
+
+    type: str
+    title: str
+    detail: str
+    hint: str
+
+
+class BulkResult(_Frozen):
+    """One job among many: the revision at which it was found, and what came of it.
+
+    ``effects_open`` perhaps happened, and may happen again.
+    """
+
+    job_id: str
+    rev: int | None
+    outcome: BulkOutcome
+    effects_open: tuple[str, ...]
+    error: BulkError | None
+
+
+class BulkRetry(_Frozen):
+    """What came of a retry of many jobs, in the order asked.
+
+    ``meant`` are the jobs that the request is about; ``accepted`` are those that have, or would have, further
+    attempts.
+    """
+
+    dry_run: bool
+    meant: int
+    accepted: int
+    jobs: tuple[BulkResult, ...]
 
 
 class AuditEntry(_Frozen):

@@ -13,6 +13,7 @@ from autocode.jobs import __version__
 from autocode.jobs.api import (
     actions,
     auditing,
+    bulk,
     events,
     health,
     listing,
@@ -109,6 +110,7 @@ def create_app(
         listing.router,
         reading.router,
         actions.router,
+        bulk.router,
         auditing.router,
         events.router,
         notifications.router,

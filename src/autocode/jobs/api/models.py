@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from autocode.jobs.ledger.access import Role
+from autocode.jobs.ledger.bulk import MOST_JOBS
 from autocode.jobs.ledger.listing import LARGEST_PAGE
 from autocode.jobs.ledger.retries import MOST_ATTEMPTS
 from autocode.jobs.model import DeadReason, JobStatus
 
-__all__ = ["AuditQuery", "CancelBody", "EnqueueBody", "JobFilter", "LoginBody", "PageQuery", "RetryBody"]
+__all__ = [
+    "AuditQuery",
+    "BulkFilter",
+    "BulkRetryBody",
+    "CancelBody",
+    "EnqueueBody",
+    "JobFilter",
+    "LoginBody",
+    "PageQuery",
+    "RetryBody",
+    "SeenJob",
+]
 
 _ID: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
 
@@ -42,6 +54,57 @@ class RetryBody(_Strict):
     reason: Reason
     start: Literal["checkpoint", "start"] = Field("checkpoint", alias="from")
     attempts: int | None = Field(None, ge=1, le=MOST_ATTEMPTS)
+
+
+class BulkFilter(_Strict):
+    """Which dead letters; the filter of the list, but for the state."""
+
+    reason: list[DeadReason] = Field([], description="any of these; without it, all but `cancelled`")
+    kind: Text | None = None
+    session_id: Text | None = None
+    q: Text | None = Field(None, description="part of a job's id, its kind or its session's id")
+    origin: Text | None = None
+
+
+class SeenJob(BaseModel):
+    """A job, and the revision at which it was seen; what else a dry run says of it may stay."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job_id: Id
+    rev: int = Field(ge=0)
+
+
+class BulkRetryBody(_Strict):
+    """A manual retry of many dead jobs: of exactly one of `filter`, `ids` and `jobs`."""
+
+    filter: BulkFilter | None = None
+    ids: list[Id] | None = Field(None, max_length=MOST_JOBS)
+    jobs: list[SeenJob] | None = Field(None, max_length=MOST_JOBS, description="as a dry run answered them")
+    reason: Reason | None = Field(None, description="may be left out of a dry run alone")
+    start: Literal["checkpoint", "start"] = Field("checkpoint", alias="from")
+    attempts: int | None = Field(None, ge=1, le=MOST_ATTEMPTS)
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> Self:
+        if sum(each is not None for each in (self.filter, self.ids, self.jobs)) != 1:
+            raise ValueError("exactly one of filter, ids and jobs says which jobs are meant")
+        if len(set(self.names)) != len(self.names):
+            raise ValueError("a job is named twice")
+        if self.reason is None and not self.dry_run:
+            raise ValueError("a retry needs a reason; a dry run doesn't")
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """The jobs that are named."""
+        return [each.job_id for each in self.jobs] if self.jobs is not None else list(self.ids or ())
+
+    @property
+    def revs(self) -> dict[str, int]:
+        """The revisions at which they were seen, where that is said."""
+        return {each.job_id: each.rev for each in self.jobs or ()}
 
 
 class CancelBody(_Strict):

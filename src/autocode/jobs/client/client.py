@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import httpx
 
+from autocode.jobs.client.bulk import retry_many
 from autocode.jobs.client.download import VIEWS, Progress, fetch
 from autocode.jobs.client.notifications import Notifications
 from autocode.jobs.client.reading import Reading, path_of
 from autocode.jobs.client.transport import Transport
 from autocode.jobs.client.upload import Uploaded, send_files
 from autocode.jobs.errors import UsageError
-from autocode.jobs.resource import Job
+from autocode.jobs.resource import BulkRetry, Job
 
 if TYPE_CHECKING:
     from autocode.jobs.client.events import Event, Reset
@@ -212,6 +213,46 @@ class Client(Reading):
             "POST", path_of(job_id, "/retry"), again=False, json=body, headers={"If-Match": f'"{rev}"'}
         )
         return Job.model_validate(answer.json())
+
+    def retry_many(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        chosen: Mapping[str, Any] | None = None,
+        seen: BulkRetry | None = None,
+        reason: str | None = None,
+        start: Literal["checkpoint", "start"] = "checkpoint",
+        attempts: int | None = None,
+        dry_run: bool = False,
+    ) -> BulkRetry:
+        """Retry many dead jobs, 500 at most; each is decided by itself.
+
+        To retry exactly what was looked at: a dry run first, and then ``seen=`` with what it answered. A job
+        that moved in between is refused, also where a lost answer made this send the request again.
+
+        Args:
+            ids: the jobs, as they are when their turn comes.
+            chosen: a filter, of ``kind``, ``session_id``, ``reason``, ``q`` and ``origin``: its dead letters.
+            seen: the answer to a dry run: its jobs, at the revisions that it shows.
+            reason: why, for the audit; a dry run needs none.
+            start: ``checkpoint`` reuses what was done; ``start`` does every step again.
+            attempts: how many more may fail; the service's default where none is given.
+            dry_run: say what would be retried, and change nothing.
+
+        Raises:
+            NotAllowed: the token's role is too small.
+            UsageError: not exactly one of *ids*, *chosen* and *seen*, no reason, or too many jobs.
+        """
+        return retry_many(
+            self._transport,
+            ids=ids,
+            chosen=chosen,
+            seen=seen,
+            reason=reason,
+            start=start,
+            attempts=attempts,
+            dry_run=dry_run,
+        )
 
     def cancel(self, job_id: str, *, reason: str) -> Job:
         """Call a job off. Idempotent.
