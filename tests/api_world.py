@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Coroutine, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.routing import Match
 
 import autocode.jobs.testing.scenarios  # noqa: F401 - registers the kinds that the tests submit
 from autocode.jobs.api.app import create_app
@@ -90,7 +94,9 @@ class Api:
             text = self.tokens[token] if isinstance(token, Role) else token
             headers.setdefault("Authorization", f"Bearer {text}")
         async with httpx.AsyncClient(transport=self.transport, base_url=BASE) as client:
-            return await client.request(method, path, headers=headers, **options)
+            answer = await client.request(method, path, headers=headers, **options)
+        undocumented(self.app, answer)
+        return answer
 
     def knock(self, path: str, *, token: str | None) -> tuple[int, str]:
         """Open a socket, and go; return 101 and its first message, or with what it was closed, and why."""
@@ -142,6 +148,35 @@ class Api:
         # what was started and not awaited ends within the loop
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*rest, return_exceptions=True)
+
+
+def undocumented(app: FastAPI, answer: httpx.Response) -> None:
+    """Fail where the OpenAPI document has the route and doesn't have this answer of it."""
+    request = answer.request
+    scope = {"type": "http", "method": request.method, "path": request.url.path, "headers": []}
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.matches(scope)[0] is Match.FULL:
+            if not route.include_in_schema:
+                return
+            # FastAPI leaves the converters out of a path
+            path = re.sub(r":[a-z]+}", "}", route.path)
+            answers = _document(app)["paths"][path][request.method.lower()]["responses"]
+            code = str(answer.status_code)
+            assert code in answers, f"{request.method} {path} answers {code}, which isn't documented"
+            media_type = answer.headers.get("content-type", "").partition(";")[0]
+            named = answers[code].get("content", {media_type: {}})
+            assert media_type in named or "*/*" in named, f"{request.method} {path}: {code} is {media_type}"
+            return
+
+
+_DOCUMENT: dict[str, Any] = {}
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    # the same for every application, and made anew it would cost each test
+    if not _DOCUMENT:
+        _DOCUMENT.update(app.openapi())
+    return _DOCUMENT
 
 
 class Bridge(httpx.BaseTransport):

@@ -148,4 +148,6 @@ def test_the_interface_describes_itself(api: Api) -> None:
     retry = document["paths"]["/v1/jobs/{job_id}/retry"]["post"]
     assert {"job_id", "If-Match"} == {parameter["name"] for parameter in retry["parameters"]}
     assert {"202", "401", "403", "404", "409", "412", "428"} <= set(retry["responses"])
-    assert "reason" in json.dumps(retry["requestBody"])
+    body = retry["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/RetryBody"}
+    assert "reason" in document["components"]["schemas"]["RetryBody"]["required"]

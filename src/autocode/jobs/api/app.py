@@ -14,6 +14,7 @@ from autocode.jobs.api import (
     actions,
     auditing,
     bulk,
+    document,
     events,
     health,
     listing,
@@ -101,6 +102,7 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
+        generate_unique_id_function=document.operation_id,
     )
     app.state.service = service
     for router in (
@@ -121,6 +123,7 @@ def create_app(
     ):
         app.include_router(router)
     problems.install(app, refusals.record)
+    document.install(app)
 
     def count(type_: str) -> None:
         service.denied[type_] += 1

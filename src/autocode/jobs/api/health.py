@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from autocode.jobs import locks
 from autocode.jobs.api.access import authenticate
+from autocode.jobs.api.models import Alive, Readiness
 from autocode.jobs.api.problems import RETRY_SECONDS, JsonResponse, discreet
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.settings import Settings
@@ -38,13 +39,13 @@ Word = Literal["ok", "missing", "unavailable", "unknown"]
 Check = dict[str, str]
 
 
-@router.get("/livez", response_model=None)
+@router.get("/livez", response_model=None, responses={200: {"model": Alive}})
 async def livez() -> Response:
     """Say that the process answers; nothing else is looked at."""
     return JsonResponse({"status": "alive"})
 
 
-@router.get("/readyz", response_model=None)
+@router.get("/readyz", response_model=None, responses={200: {"model": Readiness}, 503: {"model": Readiness}})
 async def readyz(connection: HTTPConnection, service: Shared, calls: Calls) -> Response:
     """Say what is known of ledger, Prefect, reconciler, worker and disk.
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from autocode.jobs import __version__
 from autocode.jobs.api.access import Viewer, require_all
@@ -33,7 +33,12 @@ _KEPT_SECONDS: Final = 1.0
 _PREFIX: Final = "autocode_jobs"
 
 
-@router.get("/metrics", response_model=None)
+@router.get(
+    "/metrics",
+    response_model=None,
+    response_class=PlainTextResponse,
+    responses={200: {"description": "the text format of Prometheus"}},
+)
 async def metrics(service: Shared, calls: Calls, caller: Viewer) -> Response:
     """Read the figures of the whole service, in the text format of Prometheus; see the page on monitoring.
 

@@ -13,16 +13,21 @@ from autocode.jobs.ledger.retries import MOST_ATTEMPTS
 from autocode.jobs.model import DeadReason, JobStatus
 
 __all__ = [
+    "Alive",
     "AuditQuery",
     "BulkFilter",
     "BulkRetryBody",
     "CancelBody",
+    "Check",
     "EnqueueBody",
     "JobFilter",
     "LoginBody",
+    "LoginPath",
     "PageQuery",
+    "Readiness",
     "RetryBody",
     "SeenJob",
+    "StoredObject",
 ]
 
 _ID: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
@@ -117,6 +122,40 @@ class LoginBody(_Strict):
     """A login for a browser."""
 
     role: Role = Role.ADMIN
+
+
+class LoginPath(_Strict):
+    """Where a browser logs in; it works once, for a quarter of an hour."""
+
+    path: str
+
+
+class Alive(_Strict):
+    """The process answers."""
+
+    status: Literal["alive"]
+
+
+class Check(_Strict):
+    """What is known of a part of the service."""
+
+    status: Literal["ok", "missing", "unavailable", "unknown"]
+    detail: str
+
+
+class Readiness(_Strict):
+    """What is known of all of them, at one moment."""
+
+    status: Literal["ready", "degraded", "unavailable"]
+    checks: dict[str, Check]
+    as_of: str
+
+
+class StoredObject(_Strict):
+    """An uploaded object, as it is in the store; its size in bytes."""
+
+    digest: str
+    size: int
 
 
 class JobFilter(_Strict):

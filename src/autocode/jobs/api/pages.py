@@ -13,7 +13,7 @@ from autocode.jobs.api import refusals
 from autocode.jobs.api.access import Admin, authenticate, require_all
 from autocode.jobs.api.bodies import model_of, read_json, read_text
 from autocode.jobs.api.limits import address_of
-from autocode.jobs.api.models import LoginBody
+from autocode.jobs.api.models import LoginBody, LoginPath
 from autocode.jobs.api.problems import JsonResponse, status_of
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
@@ -78,7 +78,20 @@ async def log_in(request: Request, service: Shared, calls: Calls) -> Response:
     return response
 
 
-@router.post("/v1/logins", name="login.create", status_code=201, tags=["access"], response_model=None)
+@router.post(
+    "/v1/logins",
+    name="login.create",
+    status_code=201,
+    tags=["access"],
+    response_model=None,
+    responses={201: {"model": LoginPath, "description": "the path that lets one browser in, once"}},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": LoginBody.model_json_schema()}},
+        }
+    },
+)
 async def new_login(request: Request, service: Shared, calls: Calls, caller: Admin) -> Response:
     """Make a login for one browser session; its path works once, for a quarter of an hour."""
     # the session that it opens is bound to nothing

@@ -30,7 +30,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 router: Final = APIRouter(tags=["results"])
 
 _BINARY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
-_PROBLEM: Final[dict[str, Any]] = {"application/problem+json": {}}
 _PAUSE: Final = 2
 
 _ENDINGS: Final = {
@@ -48,20 +47,18 @@ def _answers(media_type: str) -> dict[int | str, dict[str, Any]]:
         200: {"description": "the bytes; `ETag` is strong, `Accept-Ranges: bytes`", "content": content},
         206: {"description": "the range that was asked for", "content": content},
         304: {"description": "it is what `If-None-Match` names"},
-        401: {"description": "no token that works", "content": _PROBLEM},
-        403: {"description": "the token's role is too small", "content": _PROBLEM},
-        404: {"description": "no such job that you may see, or no such file of it", "content": _PROBLEM},
-        409: {"description": "not complete; `Retry-After` while it may become so", "content": _PROBLEM},
-        410: {"description": "retention removed it", "content": _PROBLEM},
+        401: {"description": "no token that works"},
+        403: {"description": "the token's role is too small"},
+        404: {"description": "no such job that you may see, or no such file of it"},
+        409: {"description": "not complete; `Retry-After` while it may become so"},
+        410: {"description": "retention removed it"},
         416: {
             "description": "the range begins behind the end; `Content-Range` has the size",
-            "content": _PROBLEM,
         },
         503: {
             "description": "`result-damaged`; or `view-not-ready` or the ledger, with `Retry-After`",
-            "content": _PROBLEM,
         },
-        507: {"description": "the disk has no room for a view", "content": _PROBLEM},
+        507: {"description": "the disk has no room for a view"},
     }
 
 

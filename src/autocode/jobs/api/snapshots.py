@@ -41,8 +41,6 @@ router: Final = APIRouter(tags=["uploads"])
 _LIMIT: Final = 16 << 20
 """Bytes of a body: 20,000 files with paths of some 700 bytes."""
 
-_PROBLEM: Final[dict[str, Any]] = {"application/problem+json": {}}
-
 
 class SnapshotFile(BaseModel):
     """One file of a snapshot: its path below the folder that it comes from, and its uploaded bytes."""
@@ -65,26 +63,24 @@ class SnapshotBody(BaseModel):
 _NAME: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": SnapshotResource, "description": "you named it before"},
     201: {"model": SnapshotResource, "description": "it has a name, and its objects are kept"},
-    400: {"description": "no JSON object", "content": _PROBLEM},
-    401: {"description": "no token that works", "content": _PROBLEM},
+    400: {"description": "no JSON object"},
+    401: {"description": "no token that works"},
     403: {
         "description": "the role is too small, or the session isn't one of the token's",
-        "content": _PROBLEM,
     },
-    413: {"description": "the body is too large; `limit` has the bytes", "content": _PROBLEM},
+    413: {"description": "the body is too large; `limit` has the bytes"},
     422: {
         "description": "a path or a digest is off, or an object isn't yours: `errors`",
-        "content": _PROBLEM,
     },
-    503: {"description": "the ledger can't be reached", "content": _PROBLEM},
-    507: {"description": "the disk is full", "content": _PROBLEM},
+    503: {"description": "the ledger can't be reached"},
+    507: {"description": "the disk is full"},
 }
 _READ: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": SnapshotResource, "description": "the snapshot with its files"},
-    401: {"description": "no token that works", "content": _PROBLEM},
-    403: {"description": "the token's role is too small", "content": _PROBLEM},
-    404: {"description": "no such snapshot, or none that this token may see", "content": _PROBLEM},
-    503: {"description": "its object is damaged, or the ledger can't be reached", "content": _PROBLEM},
+    401: {"description": "no token that works"},
+    403: {"description": "the token's role is too small"},
+    404: {"description": "no such snapshot, or none that this token may see"},
+    503: {"description": "its object is damaged, or the ledger can't be reached"},
 }
 _SENT: Final[dict[str, Any]] = {
     "requestBody": {

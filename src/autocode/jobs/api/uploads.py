@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from autocode.jobs.api.access import Operator, Viewer
+from autocode.jobs.api.models import StoredObject
 from autocode.jobs.api.problems import JsonResponse
 from autocode.jobs.api.receiving import is_stored, put_object
 from autocode.jobs.api.service import Calls, Shared
@@ -35,21 +36,22 @@ router: Final = APIRouter(tags=["uploads"])
 _BLOCK: Final = 1 << 20
 """Bytes that are handed to a thread at once; more of an upload is never in memory."""
 
-_PROBLEM: Final[dict[str, Any]] = {"application/problem+json": {}}
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"description": "you sent it before; it was verified again"},
-    201: {"description": "it is in the store, verified and durable; `Location` is its address"},
-    400: {"description": "`Content-Range`, or a `Content-Length` that is none", "content": _PROBLEM},
-    401: {"description": "no token that works", "content": _PROBLEM},
-    403: {"description": "the token's role is too small", "content": _PROBLEM},
-    408: {"description": "the body stopped coming", "content": _PROBLEM},
+    200: {"model": StoredObject, "description": "you sent it before; it was verified again"},
+    201: {
+        "model": StoredObject,
+        "description": "it is in the store, verified and durable; `Location` is its address",
+    },
+    400: {"description": "`Content-Range`, or a `Content-Length` that is none"},
+    401: {"description": "no token that works"},
+    403: {"description": "the token's role is too small"},
+    408: {"description": "the body stopped coming"},
     413: {
         "description": "the object is larger than the service takes; `limit` has the bytes",
-        "content": _PROBLEM,
     },
-    422: {"description": "no digest, or the bytes have another one; nothing was kept", "content": _PROBLEM},
-    503: {"description": "too many uploads at once, or the ledger can't be reached", "content": _PROBLEM},
-    507: {"description": "the disk has no room for it; nothing was kept", "content": _PROBLEM},
+    422: {"description": "no digest, or the bytes have another one; nothing was kept"},
+    503: {"description": "too many uploads at once, or the ledger can't be reached"},
+    507: {"description": "the disk has no room for it; nothing was kept"},
 }
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {

@@ -9,8 +9,8 @@ write them (RFC 8259, section 7: ``"`` as ``\"``, a line feed as ``\n``, what li
 from __future__ import annotations
 
 import re
-from re import _constants as ops  # type: ignore[attr-defined]  # the only parser of this syntax; tested on each Python
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as ops  # type: ignore[attr-defined, unused-ignore]  # the only parser of this syntax; tested on each Python
+from re import _parser as parser  # type: ignore[attr-defined, unused-ignore]
 from typing import Any, Final
 
 __all__ = ["NOTHING_SAID", "entry_sieve", "field_sieve", "sieve_of"]
