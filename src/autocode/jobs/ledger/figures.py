@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -55,29 +56,23 @@ class Figures:
 
 
 def figures(db: Database) -> Figures:
-    """Count, in one transaction, so that all figures are of one moment. Reads only."""
+    """Count in one transaction, so that all figures are of one moment. Reads only; goes through jobs once."""
     with db.read() as tx:
         at = db.clock.now()
-        by_status = _grouped(tx, t.jobs.c.kind, t.statuses.c.status)
-        kinds = sorted({kind for kind, _ in by_status})
-        by_reason = _grouped(tx, t.jobs.c.kind, t.statuses.c.reason)
-        open_ = sa.and_(t.attempts.c.begun_at.is_not(None), t.attempts.c.ended_at.is_(None))
+        found = _Jobs(tx)
+        tried = _Attempts(tx)
         untold, untold_since = tx.execute(
             sa.select(sa.func.count(), sa.func.min(t.events.c.at)).where(t.events.c.cursor.is_(None))
         ).one()
         return Figures(
             at=at,
-            jobs={(kind, each): by_status.get((kind, each), 0) for kind in kinds for each in JobStatus},
-            dead={(kind, each): by_reason.get((kind, each), 0) for kind in kinds for each in DeadReason},
-            queued_since=_oldest(tx, t.jobs.c.enqueued_at, JobStatus.QUEUED),
-            due_since={
-                kind: due
-                for kind, due in _oldest(tx, t.statuses.c.next_attempt_at, JobStatus.RETRY).items()
-                if due <= at
-            },
-            begun=_begun(tx),
-            ended=_ended(tx),
-            busy=_busy(tx, open_),
+            jobs={(kind, each): found.status[kind, each] for kind in found.kinds for each in JobStatus},
+            dead={(kind, each): found.reason[kind, each] for kind in found.kinds for each in DeadReason},
+            queued_since=found.queued_since,
+            due_since={kind: due for kind, due in found.due_since.items() if due <= at},
+            begun=tried.begun,
+            ended=tried.ended,
+            busy=_busy(tx),
             cursor=tx.execute(
                 sa.select(t.counters.c.value).where(t.counters.c.name == "cursor")
             ).scalar_one(),
@@ -91,38 +86,64 @@ def figures(db: Database) -> Figures:
         )
 
 
-def _grouped(tx: sa.Connection, kind: sa.Column[str], value: sa.Column[str]) -> dict[tuple[str, str], int]:
-    query = sa.select(kind, value, sa.func.count()).select_from(t.jobs.join(t.statuses))
-    rows = tx.execute(query.where(value.is_not(None)).group_by(kind, value))
-    return {(row[0], row[1]): row[2] for row in rows}
+class _Jobs:
+    """The jobs by kind, state and reason, and the oldest of them."""
+
+    def __init__(self, tx: sa.Connection) -> None:
+        self.status: Counter[tuple[str, JobStatus]] = Counter()
+        self.reason: Counter[tuple[str, DeadReason]] = Counter()
+        self.queued_since: dict[str, datetime] = {}
+        self.due_since: dict[str, datetime] = {}
+        kind, status, reason = t.jobs.c.kind, t.statuses.c.status, t.statuses.c.reason
+        query = sa.select(
+            kind,
+            status,
+            reason,
+            sa.func.count().label("many"),
+            sa.func.min(t.jobs.c.enqueued_at).label("enqueued_at"),
+            sa.func.min(t.statuses.c.next_attempt_at).label("due_at"),
+        )
+        for row in tx.execute(query.select_from(t.jobs.join(t.statuses)).group_by(kind, status, reason)):
+            self.status[row.kind, JobStatus(row.status)] += row.many
+            if row.reason is not None:
+                self.reason[row.kind, DeadReason(row.reason)] += row.many
+            if row.status == JobStatus.QUEUED.value:
+                self.queued_since[row.kind] = row.enqueued_at
+            if row.status == JobStatus.RETRY.value and row.due_at is not None:
+                self.due_since[row.kind] = row.due_at
+
+    @property
+    def kinds(self) -> list[str]:
+        """Every kind that has a job."""
+        return sorted({kind for kind, _ in self.status})
 
 
-def _oldest(tx: sa.Connection, moment: sa.Column[datetime], status: JobStatus) -> dict[str, datetime]:
-    query = sa.select(t.jobs.c.kind, sa.func.min(moment)).select_from(t.jobs.join(t.statuses))
-    rows = tx.execute(query.where(t.statuses.c.status == status.value).group_by(t.jobs.c.kind))
-    return {kind: oldest for kind, oldest in rows if oldest is not None}
+class _Attempts:
+    """The attempts by kind: how many began, and how they ended."""
+
+    def __init__(self, tx: sa.Connection) -> None:
+        self.begun: Counter[str] = Counter()
+        self.ended: Counter[tuple[str, Outcome]] = Counter()
+        kind, outcome = t.jobs.c.kind, t.attempts.c.outcome
+        began = t.attempts.c.begun_at.is_not(None).label("began")
+        query = sa.select(kind, outcome, began, sa.func.count().label("many"))
+        for row in tx.execute(query.select_from(t.attempts.join(t.jobs)).group_by(kind, outcome, began)):
+            if row.began:
+                self.begun[row.kind] += row.many
+            if row.outcome is not None:
+                self.ended[row.kind, Outcome(row.outcome)] += row.many
 
 
-def _begun(tx: sa.Connection) -> dict[str, int]:
-    query = sa.select(t.jobs.c.kind, sa.func.count()).select_from(t.attempts.join(t.jobs))
-    rows = tx.execute(query.where(t.attempts.c.begun_at.is_not(None)).group_by(t.jobs.c.kind))
-    return {row[0]: row[1] for row in rows}
-
-
-def _ended(tx: sa.Connection) -> dict[tuple[str, Outcome], int]:
-    outcome = t.attempts.c.outcome
-    query = sa.select(t.jobs.c.kind, outcome, sa.func.count()).select_from(t.attempts.join(t.jobs))
-    rows = tx.execute(query.where(outcome.is_not(None)).group_by(t.jobs.c.kind, outcome))
-    return {(row[0], Outcome(row[1])): row[2] for row in rows}
-
-
-def _busy(tx: sa.Connection, running: sa.ColumnElement[bool]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    # a holder is host:process:token; only few attempts are open at once
-    for holder in tx.execute(sa.select(t.attempts.c.holder).where(running)).scalars():
-        host = str(holder).partition(":")[0]
-        found[host] = found.get(host, 0) + 1
-    return found
+def _busy(tx: sa.Connection) -> Counter[str]:
+    # an attempt that has ended and whose run is open is on the index, too, and few are
+    open_ = sa.and_(
+        t.attempts.c.run_closed.is_(False),
+        t.attempts.c.begun_at.is_not(None),
+        t.attempts.c.ended_at.is_(None),
+    )
+    holders = tx.execute(sa.select(t.attempts.c.holder).where(open_)).scalars()
+    # a holder is host:process:token
+    return Counter(str(holder).partition(":")[0] for holder in holders)
 
 
 def _deliveries(tx: sa.Connection) -> dict[DeliveryState, int]:
