@@ -165,6 +165,7 @@ def test_a_ledger_that_goes_away_in_between_is_told_honestly(
 
     monkeypatch.setattr(retries, "request_retry", failing)
     answer = api.post(PATH, {"ids": ["one", "two", "three"], "reason": WHY})
+    assert [each.action for each in audit.entries(api.db)][-2:] == ["bulk.retry", "retry"]
     assert outcomes(answer) == {"one": "retried", "two": "unknown", "three": "not-tried"}
     monkeypatch.undo()
     again = api.post(PATH, {"jobs": answer.json()["jobs"], "reason": WHY})
@@ -217,11 +218,27 @@ def test_the_audit_has_each_job_and_the_request(api: Api) -> None:
     assert answer.status_code == 202
     found = [each for each in audit.entries(api.db) if each.data.get("request_id") == "r-1"]
     assert [(each.action, each.target, each.reason) for each in found] == [
+        ("bulk.retry", "jobs", WHY),
         ("retry", "one", WHY),
         ("retry", "two", WHY),
-        ("bulk.retry", "jobs", WHY),
     ]
-    assert found[-1].data["after"] == {"retried": 2, "refused": 1}
+    assert found[0].data["after"] == {"meant": 3}
+
+
+def test_a_dry_run_knows_what_a_retry_would_be_told(api: Api) -> None:
+    """A job that moved since it was seen, or that is about to, is refused by both in the same words."""
+    dead(api, "moved", "moving")
+    shown = api.post(PATH, {"filter": {}, "dry_run": True}).json()["jobs"]
+    retries.request_retry(api.db, "moved", actor="somebody", reason="else")
+    look(api.db, "moved")
+    retries.request_retry(api.db, "moving", actor="somebody", reason="nobody was told yet")
+
+    answers = [
+        api.post(PATH, {"jobs": shown, **body}).json() for body in ({"dry_run": True}, {"reason": WHY})
+    ]
+
+    for answer in answers:
+        assert {each["error"]["type"] for each in answer["jobs"]} == {"revision-moved"}
 
 
 def test_the_client_retries_what_it_looked_at(api: Api) -> None:

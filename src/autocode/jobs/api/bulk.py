@@ -59,7 +59,9 @@ async def bulk_retry(request: Request, service: Shared, calls: Calls, caller: Op
     refusals.about(request, target="jobs", reason=body.reason or "")
     standings = await _meant(service, calls, caller, body)
     if body.dry_run:
-        return JsonResponse(_answer([_outlook(each) for each in standings], dry_run=True))
+        return JsonResponse(
+            _answer([_outlook(each, body.revs.get(each.job_id)) for each in standings], dry_run=True)
+        )
     desk = _Desk(service, calls, caller, body, refusals.request_id(request))
     results = await desk.retry(standings)
     return JsonResponse(_answer(results, dry_run=False), status_code=202)
@@ -94,19 +96,19 @@ class _Desk:
     request_id: str | None
 
     async def retry(self, standings: tuple[Standing, ...]) -> list[BulkResult]:
-        """Retry one after the other, and write into the audit how many there were.
+        """Write the request into the audit, and then retry one job after the other.
 
-        Where the ledger goes away in between, the rest is reported as not tried.
+        Where the ledger goes away in between, what was done is reported, and the rest as not tried.
 
         Raises:
             LedgerUnavailable: it went away before the first one was decided.
         """
+        await self._note(len(standings))
         results: list[BulkResult] = []
-        seen = self.body.revs
         for each in standings:
             self.calls.renew()
             try:
-                error = await self._one(each, seen.get(each.job_id, each.rev))
+                error = await self._one(each, self.body.revs.get(each.job_id, each.rev))
             except JobsError as trouble:
                 if status_of(trouble) < 500 or not results:
                     raise
@@ -116,8 +118,6 @@ class _Desk:
                 return results + [_result(other, BulkOutcome.NOT_TRIED, told) for other in left]
             outcome = BulkOutcome.RETRIED if error is None else BulkOutcome.REFUSED
             results.append(_result(each, outcome, error))
-        self.calls.renew()
-        await self._note(results)
         return results
 
     async def _one(self, standing: Standing, rev: int | None) -> JobsError | None:
@@ -140,9 +140,8 @@ class _Desk:
             return error
         return None
 
-    async def _note(self, results: list[BulkResult]) -> None:
-        """Write how many were meant into the audit; each job that was found has an entry of its own."""
-        counted = {outcome.value: sum(each.outcome is outcome for each in results) for outcome in BulkOutcome}
+    async def _note(self, meant: int) -> None:
+        """Write into the audit what is asked for; each job that is found gets an entry of its own."""
         await self.calls(
             audit.append,
             self.service.db,
@@ -151,19 +150,22 @@ class _Desk:
             target="jobs",
             reason=self.body.reason or "",
             outcome="accepted",
-            data={"after": {name: count for name, count in counted.items() if count}},
+            data={"after": {"meant": meant}},
             request_id=self.request_id,
         )
 
 
-def _outlook(standing: Standing) -> BulkResult:
-    """Return what a retry would come to, as far as it shows now."""
+def _outlook(standing: Standing, seen: int | None) -> BulkResult:
+    """Return what a retry would come to, by what ``ledger.retries`` decides by and in its order."""
+    job_id = standing.job_id
+    error: JobsError | None = None
     if standing.rev is None:
-        return _result(standing, BulkOutcome.REFUSED, JobNotFound(f"There is no job {standing.job_id!r}."))
-    if standing.status is not JobStatus.DEAD:
-        error = JobNotDead(f"Job {standing.job_id} is {standing.status}, not dead.")
-        return _result(standing, BulkOutcome.REFUSED, error)
-    return _result(standing, BulkOutcome.WOULD_RETRY, None)
+        error = JobNotFound(f"There is no job {job_id!r}.")
+    elif standing.moves or seen not in {None, standing.rev}:
+        error = RevisionMoved(f"Job {job_id} is no longer what it was, or is about to change.")
+    elif standing.status is not JobStatus.DEAD:
+        error = JobNotDead(f"Job {job_id} is {standing.status}, not dead.")
+    return _result(standing, BulkOutcome.WOULD_RETRY if error is None else BulkOutcome.REFUSED, error)
 
 
 def _result(standing: Standing, outcome: BulkOutcome, error: JobsError | None) -> BulkResult:

@@ -231,7 +231,7 @@ class Client(Reading):
         that moved in between is refused, also where a lost answer made this send the request again.
 
         Args:
-            ids: the jobs, as they are when their turn comes.
+            ids: the jobs, as they are when the request comes.
             chosen: a filter, of ``kind``, ``session_id``, ``reason``, ``q`` and ``origin``: its dead letters.
             seen: the answer to a dry run: its jobs, at the revisions that it shows.
             reason: why, for the audit; a dry run needs none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,12 +33,14 @@ class Standing:
         job_id: the job.
         rev: the revision that the rest belongs to; ``None``: there is no such job, for this reader.
         status: its state.
+        moves: something happened to it that nobody was told of yet, so that it is about to be another.
         effects_open: keys of effects that were intended and perhaps happened; they may happen again.
     """
 
     job_id: str
     rev: int | None
     status: JobStatus | None
+    moves: bool = False
     effects_open: tuple[str, ...] = ()
 
 
@@ -61,44 +63,38 @@ def dead_letters(db: Database, chosen: Filter) -> tuple[Standing, ...]:
             f"The filter means {total:,} dead letters, and one call is about {MOST_JOBS} at most.",
             hint="Narrow it by kind, session_id, reason or q, or name the jobs.",
         )
-    open_ = _open_effects(db, [job.job_id for job in found.jobs])
-    return tuple(Standing(job.job_id, job.rev, job.status, open_.get(job.job_id, ())) for job in found.jobs)
+    return named(db, [job.job_id for job in found.jobs], chosen.sessions)
 
 
 def named(db: Database, job_ids: Sequence[str], sessions: frozenset[str] | None) -> tuple[Standing, ...]:
-    """Return how these jobs stand, in the order given. Reads only.
+    """Return how these jobs stand at one moment, in the order given. Reads only.
 
     Args:
         db: the ledger.
         job_ids: the jobs; for one that doesn't exist, or that the reader may not see, nothing is said.
         sessions: what the reader may see, by the rule of ``ledger.scopes``.
     """
-    seen: dict[str, sa.Row[tuple[str, int, str]]] = {}
+    seen: dict[str, Standing] = {}
     with db.read() as tx:
         for first in range(0, len(job_ids), MANY):
-            some = job_ids[first : first + MANY]
-            query = (
-                sa.select(t.jobs.c.job_id, t.statuses.c.rev, t.statuses.c.status)
-                .join(t.statuses)
-                .where(t.jobs.c.job_id.in_(some), *scopes.conditions(sessions))
-            )
-            seen |= {row.job_id: row for row in tx.execute(query)}
-    open_ = _open_effects(db, list(seen))
-    return tuple(
-        Standing(each, seen[each].rev, JobStatus(seen[each].status), open_.get(each, ()))
-        if each in seen
-        else Standing(each, None, None)
-        for each in job_ids
+            seen |= _some(tx, job_ids[first : first + MANY], sessions)
+    return tuple(seen.get(each, Standing(each, None, None)) for each in job_ids)
+
+
+def _some(tx: sa.Connection, job_ids: Sequence[str], sessions: frozenset[str] | None) -> dict[str, Standing]:
+    jobs = sa.select(t.jobs.c.job_id, t.statuses.c.rev, t.statuses.c.status).join(t.statuses)
+    untold = sa.select(t.events.c.job_id).where(t.events.c.job_id.in_(job_ids), t.events.c.cursor.is_(None))
+    moving = set(tx.execute(untold).scalars())
+    effects = sa.select(t.effects.c.job_id, t.effects.c.key).where(
+        t.effects.c.job_id.in_(job_ids), t.effects.c.done_at.is_(None)
     )
-
-
-def _open_effects(db: Database, job_ids: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    with db.read() as tx:
-        for first in range(0, len(job_ids), MANY):
-            query = sa.select(t.effects.c.job_id, t.effects.c.key).where(
-                t.effects.c.job_id.in_(job_ids[first : first + MANY]), t.effects.c.done_at.is_(None)
-            )
-            for row in tx.execute(query.order_by(t.effects.c.intent_at, t.effects.c.key)):
-                found[row.job_id] = (*found.get(row.job_id, ()), row.key)
-    return found
+    keys: dict[str, tuple[str, ...]] = {}
+    for row in tx.execute(effects.order_by(t.effects.c.intent_at, t.effects.c.key)):
+        keys[row.job_id] = (*keys.get(row.job_id, ()), row.key)
+    found = tx.execute(jobs.where(t.jobs.c.job_id.in_(job_ids), *scopes.conditions(sessions)))
+    return {
+        row.job_id: Standing(
+            row.job_id, row.rev, JobStatus(row.status), row.job_id in moving, keys.get(row.job_id, ())
+        )
+        for row in found
+    }
