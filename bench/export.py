@@ -32,6 +32,7 @@ RESULT: Final = ROOT / "bench" / "results" / "export.json"
 _PROGRAM: Final = Path(sys.executable).parent / "autocode-jobs"
 _PEER: Final = 'tar -cf - -C "$1" . | zstd -3 -c | sha256sum'
 _MB: Final = 1_000_000
+_SETTLE_SECONDS: Final = 125
 
 
 @dataclass
@@ -71,10 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.folder) as name:
         folder = Path(name)
         sources, made_of = templates(folder, Path(samples) if samples else None)
-        results = []
+        results, corpora = [], []
         for size in options.sizes:
             sessions = options.sessions or max(2, min(500, 5 * size))
-            corpus = make_corpus(folder / f"{size}MB", sources, made_of, size=size * _MB, sessions=sessions)
+            corpora.append(
+                make_corpus(folder / f"{size}MB", sources, made_of, size=size * _MB, sessions=sessions)
+            )
+        if options.settle:
+            _say(f"{_SETTLE_SECONDS} s until files are old enough for an export to believe in them")
+            time.sleep(_SETTLE_SECONDS)
+        for size, corpus in zip(options.sizes, corpora, strict=True):
             runs = Runs(corpus)
             for number in range(options.n):
                 _say(f"{size} MB, {corpus.files} sessions: run {number + 1} of {options.n}")
@@ -107,6 +114,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sessions", type=int, help="files in each corpus; 5 a megabyte up to 500 otherwise")
     parser.add_argument(
         "--folder", type=Path, help="where to work, on the disk to measure; $TMPDIR otherwise"
+    )
+    parser.add_argument(
+        "--no-settle",
+        dest="settle",
+        action="store_false",
+        help="don't wait for two minutes: what is unchanged is read again then",
     )
     parser.add_argument("--output", type=Path, help="write the figures as JSON to this file")
     parser.add_argument(

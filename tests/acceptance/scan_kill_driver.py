@@ -26,9 +26,9 @@ CODE = {seen.__file__, seen_file.__file__}
 
 
 def later(folder: Path) -> Moment:
-    """Return the time in ten seconds, when all that was written has settled."""
+    """Return the time in some minutes, when all that was written has settled."""
     now = clock_of(folder)
-    return Moment(now.device, now.ns + 10_000_000_000)
+    return Moment(now.device, now.ns + 200_000_000_000)
 
 
 def scan(root: Path, cache: Path | None) -> ScanResult:

@@ -21,7 +21,18 @@ def test_the_benchmark_measures_a_megabyte(tmp_path: Path) -> None:
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
 
     done = subprocess.run(
-        [sys.executable, "-m", "bench.export", "--sizes", "1", "-n", "1", "--output", str(output)],
+        [
+            sys.executable,
+            "-m",
+            "bench.export",
+            "--sizes",
+            "1",
+            "-n",
+            "1",
+            "--no-settle",
+            "--output",
+            str(output),
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(tmp_path)},
         check=True,

@@ -1,7 +1,7 @@
 """What earlier scans read, so that a file which nobody has touched since needn't be read again.
 
 A file counts as untouched while device, inode, size, mtime and ctime are those under which it was read, and
-its ctime was some seconds old when that scan began. The second half is what git calls racily clean: a file
+its ctime was two minutes old when that scan began. The second half is what git calls racily clean: a file
 that is written twice within a tick of its file system's clock has one ctime for two contents, and only a
 ctime that was over before the first byte was read belongs to one. What is trusted: ``docs/decisions/0013``.
 """
@@ -35,8 +35,13 @@ _FILE: Final = "scan.db"
 _RULES: Final = 1
 """Raise it when the same bytes get another label, reader or cut though no reader's revision grew."""
 
-_SETTLED: Final = 3_000_000_000
-"""Nanoseconds that a ctime must be old; a tick of a clock has some milliseconds, of a bad one two seconds."""
+_SETTLED: Final = 120_000_000_000
+"""Nanoseconds that a ctime must be old.
+
+A tick of a clock has some milliseconds, of a bad one two seconds. But a store through a memory map leaves the
+ctime alone while the page waits to be written, half a minute by Linux' default, and a long ``write`` has the
+ctime of its begin.
+"""
 
 _SETTLED_ELSEWHERE: Final = 3600 * 1_000_000_000
 """The same on other devices than the cache's: their clock may be another machine's, and isn't known."""

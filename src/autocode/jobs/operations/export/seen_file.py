@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +33,9 @@ _MOST: Final = 500_000
 """Rows that are kept; about 200 MB."""
 
 _SUM_BYTES: Final = 16
+
+_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
+"""Of the files that SQLite opens."""
 
 _NO_DAMAGE: Final = frozenset(
     {
@@ -106,6 +110,8 @@ class SeenFile:
             self._let_go()
 
     def _open(self) -> None:
+        if not all(_is_plain(self._path.with_name(self._path.name + end)) for end in _ENDINGS):
+            return
         try:
             db = sqlite3.connect(
                 self._path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False
@@ -135,7 +141,7 @@ class SeenFile:
                 return None
             try:
                 return work(self._db)
-            except sqlite3.Error as error:
+            except Exception as error:  # noqa: BLE001 - sqlite3 meets damage with a UnicodeDecodeError, too
                 self._let_go()
                 # the code of an error that Python itself raises is missing
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
@@ -157,6 +163,16 @@ class SeenFile:
         for name in (f"{self._path.name}-journal", self._path.name):
             with suppress(OSError):
                 self._path.with_name(name).unlink()
+
+
+def _is_plain(path: Path) -> bool:
+    """Say whether SQLite may open *path*: it would wait for ever for somebody at the other end of a pipe."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def today() -> int:
