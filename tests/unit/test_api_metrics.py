@@ -111,6 +111,42 @@ def test_figures_are_left_out_while_the_ledger_is_away(api: Api, monkeypatch: py
     assert {"http_requests_total", "event_followers"} <= names(found)
 
 
+def test_who_was_let_in_before_is_told_that_the_ledger_is_away(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that worked before learns it, though nobody can be known then; another one doesn't."""
+    populate(api)
+    read(api.get("/metrics", token=Role.VIEWER))
+
+    def away(*_: object) -> None:
+        raise LedgerUnavailable("The database is away.")
+
+    monkeypatch.setattr(access, "verify", away)
+    monkeypatch.setattr("autocode.jobs.api.metrics._KEPT_SECONDS", 0.0)
+    found = read(api.get("/metrics", token=Role.VIEWER))
+
+    assert figure(found, "ledger_up") == 0
+    assert "jobs" not in names(found)
+    assert api.get("/metrics", token=Role.ADMIN).status_code == 503
+    assert api.get("/metrics", token=None).status_code == 401
+    assert api.get("/v1/counts", token=Role.VIEWER).status_code == 503
+
+
+def test_that_the_ledger_is_away_is_found_out_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who ask within the same second aren't kept waiting for it one after the other."""
+    asked: list[Database] = []
+
+    def away(db: Database) -> None:
+        asked.append(db)
+        raise LedgerUnavailable("The database is away.")
+
+    monkeypatch.setattr("autocode.jobs.api.metrics.figures", away)
+    monkeypatch.setattr("autocode.jobs.api.metrics._KEPT_SECONDS", 3600.0)
+    for _ in range(3):
+        assert figure(read(api.get("/metrics")), "ledger_up") == 0
+    assert len(asked) == 1
+
+
 def test_a_storm_of_scrapes_is_one_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks again within a second is told what was counted a moment ago."""
     reads: list[Database] = []

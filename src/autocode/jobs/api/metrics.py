@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 
 from autocode.jobs import __version__
-from autocode.jobs.api.access import Viewer, require_all
+from autocode.jobs.api.access import authenticate, require, require_all, token_of
 from autocode.jobs.api.service import Calls, Service, Shared
 from autocode.jobs.api.threads import RequestCalls
+from autocode.jobs.canonical import digest_of
 from autocode.jobs.engine.announce import slots
-from autocode.jobs.errors import JobsError
+from autocode.jobs.errors import JobsError, LedgerUnavailable
+from autocode.jobs.ledger.access import Role
 from autocode.jobs.ledger.figures import Figures, figures
 
 __all__ = ["router"]
@@ -30,7 +34,37 @@ router: Final = APIRouter(tags=["health"])
 _KEPT_SECONDS: Final = 1.0
 """How old figures may be that are shown once more: who asks too often isn't the ledger's to serve."""
 
+_SCRAPERS: Final = 16
+"""How many callers are remembered who were let in."""
+
 _PREFIX: Final = "autocode_jobs"
+
+
+async def _scraper(connection: HTTPConnection, service: Shared, calls: Calls) -> bool:
+    """Let a caller in who may read the figures; return whether the ledger, which says who may, answers.
+
+    While it doesn't, who was let in before is let in again: there is nothing to see then but what this
+    process counts, and that the ledger is away is the very thing to be told.
+    """
+    try:
+        caller = await authenticate(connection, service, calls)
+    except LedgerUnavailable:
+        if _digest(connection, service) not in service.scrapers:
+            raise
+        return False
+    require(caller, Role.VIEWER)
+    require_all(caller)
+    service.scrapers[_digest(connection, service)] = None
+    while len(service.scrapers) > _SCRAPERS:
+        del service.scrapers[next(iter(service.scrapers))]
+    return True
+
+
+def _digest(connection: HTTPConnection, service: Service) -> str:
+    return digest_of((token_of(connection, service) or "").encode("utf-8", "surrogatepass"))
+
+
+Scraper = Annotated[bool, Depends(_scraper)]
 
 
 @router.get(
@@ -39,14 +73,13 @@ _PREFIX: Final = "autocode_jobs"
     response_class=PlainTextResponse,
     responses={200: {"description": "the text format of Prometheus"}},
 )
-async def metrics(service: Shared, calls: Calls, caller: Viewer) -> Response:
+async def metrics(service: Shared, calls: Calls, answers: Scraper) -> Response:
     """Read the figures of the whole service, in the text format of Prometheus; see the page on monitoring.
 
     The figures about jobs are counted from the ledger, all of them at one moment at most a second ago. While
     the ledger doesn't answer they are left out, and `autocode_jobs_ledger_up` is 0.
     """
-    require_all(caller)
-    found = await _figures(service, calls)
+    found = await _figures(service, calls) if answers else None
     here = await service.files(slots, service.system.home)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Scrape(service, found, here))
@@ -60,11 +93,10 @@ async def _figures(service: Service, calls: RequestCalls) -> Figures | None:
         now = asyncio.get_running_loop().time()
         if service.figures is not None and now - service.figures[0] < _KEPT_SECONDS:
             return service.figures[1]
-        try:
+        found = None
+        with suppress(JobsError):
             found = await calls(figures, service.db)
-        except JobsError:
-            service.figures = None
-            return None
+        # that it doesn't answer is kept as well: those who wait for the lock needn't all find out
         service.figures = (asyncio.get_running_loop().time(), found)
         return found
 

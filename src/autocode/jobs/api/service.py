@@ -43,7 +43,9 @@ class Service:
         heard: the last counter that each leader showed, and the loop's time at which it was first seen.
         denied: how many requests were refused whose caller isn't known, or that were too many, by their type.
         traffic: what this process has answered.
-        figures: the figures of the ledger that were counted last, and the loop's time of it.
+        figures: the figures of the ledger that were counted last, and the loop's time of it; none where it
+            didn't answer.
+        scrapers: the digests of the tokens that were let in to read them, the oldest first.
         scraping: held by who counts them.
     """
 
@@ -60,7 +62,8 @@ class Service:
     heard: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)
     denied: Counter[str] = field(default_factory=Counter)
     traffic: Traffic = field(default_factory=Traffic)
-    figures: tuple[float, Figures] | None = None
+    figures: tuple[float, Figures | None] | None = None
+    scrapers: dict[str, None] = field(default_factory=dict)
     scraping: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
