@@ -114,6 +114,36 @@ def test_dead_letters_are_retried_together(system: System, capsys: pytest.Captur
     assert state(system, "called-off") is JobStatus.DEAD
 
 
+def test_a_dry_run_shows_and_changes_nothing(system: System, capsys: pytest.CaptureFixture[str]) -> None:
+    """It needs no reason, says what is reused and what would be refused, and leaves no entry."""
+    dead(system)
+    jobs.enqueue(system.db, new_job("alive"))
+    look(system.db, "alive")
+    before = len(audit.entries(system.db))
+
+    shown = command.run(["jobs", "retry", "--dead-letters", "--kind", "noop", "--dry-run"])
+    told = capsys.readouterr().err
+    mixed = command.run(["jobs", "retry", "job", "alive", "--dry-run", "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert (shown, mixed) == (0, 1)
+    assert "reused: read" in told
+    assert [(line["job_id"], line["dead"]) for line in lines] == [("job", True), ("alive", False)]
+    assert state(system) is JobStatus.DEAD
+    assert len(audit.entries(system.db)) == before
+
+
+def test_dead_letters_are_chosen_by_session(system: System, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of other sessions, and of none, stay as they are."""
+    dead(system)
+
+    status = command.run(["jobs", "retry", "--dead-letters", "--session", "other", "-m", "x", "--yes"])
+
+    assert status == 0
+    assert "No dead letter fits" in capsys.readouterr().err
+    assert state(system) is JobStatus.DEAD
+
+
 def test_names_and_a_filter_contradict_each_other(system: System, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither nothing nor both of names and --dead-letters is taken for a choice."""
     dead(system)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["TERMINAL", "TRANSITIONS", "DeadReason", "JobStatus"]
+__all__ = ["TERMINAL", "TRANSITIONS", "BulkOutcome", "DeadReason", "JobStatus"]
 
 
 class JobStatus(StrEnum):
@@ -47,6 +47,25 @@ class DeadReason(StrEnum):
 
     CANCELLED = "cancelled"
     """A person called it off. Such a job isn't a dead letter."""
+
+
+class BulkOutcome(StrEnum):
+    """What came of one job among many."""
+
+    RETRIED = "retried"
+    """It has further attempts."""
+
+    WOULD_RETRY = "would-retry"
+    """A dry run: it is dead, and could be retried."""
+
+    REFUSED = "refused"
+    """It is not what the caller thinks; ``error`` says why."""
+
+    UNKNOWN = "unknown"
+    """The ledger didn't answer: it may have further attempts, or not. Read the job."""
+
+    NOT_TRIED = "not-tried"
+    """The ledger went away before its turn. Sent again with the same revisions, nothing happens twice."""
 
 
 TERMINAL: Final = frozenset({JobStatus.COMPLETE, JobStatus.DEAD})

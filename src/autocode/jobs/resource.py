@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from autocode.jobs.model import DeadReason, JobStatus
+from autocode.jobs.model import BulkOutcome, DeadReason, JobStatus
 
 __all__ = [
     "AuditEntry",
     "AuditHead",
     "AuditPage",
     "BulkError",
-    "BulkOutcome",
     "BulkResult",
     "BulkRetry",
     "Checkpoint",
@@ -163,25 +161,6 @@ class RetryPreview(_Frozen):
     effects_done: tuple[str, ...]
     effects_open: tuple[str, ...]
     max_attempts_after: int
-
-
-class BulkOutcome(StrEnum):
-    """What came of one job among many."""
-
-    RETRIED = "retried"
-    """It has further attempts."""
-
-    WOULD_RETRY = "would-retry"
-    """A dry run: it is dead, and could be retried."""
-
-    REFUSED = "refused"
-    """It is not what the caller thinks; ``error`` says why."""
-
-    UNKNOWN = "unknown"
-    """The ledger didn't answer: it may have further attempts, or not. Read the job."""
-
-    NOT_TRIED = "not-tried"
-    """The ledger went away before its turn. Sent again with the same revisions, nothing happens twice."""
 
 
 class BulkError(_Frozen):

@@ -20,8 +20,8 @@ from autocode.jobs.ledger import audit, bulk, retries
 from autocode.jobs.ledger.access import Principal
 from autocode.jobs.ledger.bulk import Standing
 from autocode.jobs.ledger.listing import Filter
-from autocode.jobs.model import JobStatus
-from autocode.jobs.resource import BulkError, BulkOutcome, BulkResult, BulkRetry
+from autocode.jobs.model import BulkOutcome, JobStatus
+from autocode.jobs.resource import BulkError, BulkResult, BulkRetry
 
 __all__ = ["router"]
 

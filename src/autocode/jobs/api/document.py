@@ -35,7 +35,11 @@ _PROBLEM: Final[JSON] = {
 }
 
 _SCHEMES: Final[JSON] = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "a token: `autocode-jobs token create`"},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "a token, as an admin makes it",
+    },
     "session": {
         "type": "apiKey",
         "in": "cookie",

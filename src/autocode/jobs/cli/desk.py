@@ -67,7 +67,9 @@ class Desk(Protocol):
         """Return the newest *limit* jobs that fit, newest first."""
         ...
 
-    def dead_letters(self, *, kind: str | None, reason: str | None, text: str | None) -> list[Job]:
+    def dead_letters(
+        self, *, kind: str | None, session: str | None, reason: str | None, text: str | None
+    ) -> list[Job]:
         """Return the dead jobs that nobody called off, newest first."""
         ...
 
@@ -178,10 +180,16 @@ class _Here:
         )
         return queries.list_jobs(self._db, chosen.conditions(), limit=limit)
 
-    def dead_letters(self, *, kind: str | None, reason: str | None, text: str | None) -> list[Job]:
+    def dead_letters(
+        self, *, kind: str | None, session: str | None, reason: str | None, text: str | None
+    ) -> list[Job]:
         reasons = [DeadReason(reason)] if reason else [each for each in DeadReason if each != "cancelled"]
         chosen = Filter(
-            status=frozenset({JobStatus.DEAD}), reason=frozenset(reasons), kind=kind, q=text or None
+            status=frozenset({JobStatus.DEAD}),
+            reason=frozenset(reasons),
+            kind=kind,
+            session_id=session,
+            q=text or None,
         )
         found: list[Job] = []
         token: str | None = None
@@ -261,8 +269,12 @@ class _Elsewhere:
         )
         return list(islice(found, limit))
 
-    def dead_letters(self, *, kind: str | None, reason: str | None, text: str | None) -> list[Job]:
-        found = self._client.list_jobs(status=[JobStatus.DEAD], kind=kind, q=text, page_size=200)
+    def dead_letters(
+        self, *, kind: str | None, session: str | None, reason: str | None, text: str | None
+    ) -> list[Job]:
+        found = self._client.list_jobs(
+            status=[JobStatus.DEAD], kind=kind, session_id=session, q=text, page_size=200
+        )
         return [
             job
             for job in found

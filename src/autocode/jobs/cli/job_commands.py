@@ -30,6 +30,7 @@ _RETRY_EXAMPLES: Final = """\
 Examples:
   autocode-jobs jobs retry nightly-7 --reason "disk is free again"
   autocode-jobs jobs retry nightly-7 --from start -m "reader was wrong"
+  autocode-jobs jobs retry --dead-letters --kind export --dry-run
   autocode-jobs jobs retry --dead-letters --kind export -m "after the fix"
 
 Exit status: 0 retried, 1 refused, 2 usage (nothing was changed),
@@ -40,7 +41,7 @@ def retry(
     ids: Ids = None,
     /,
     *,
-    reason: Reason,
+    reason: Reason | None = None,
     start: Annotated[
         Literal["checkpoint", "start"],
         Parameter(name="--from", help="checkpoint: reuse what was done; start: do every step again."),
@@ -58,7 +59,7 @@ def retry(
             name=["--dead-letters", "--filter"],
             negative="",
             show_default=False,
-            help="Retry all dead jobs that fit the next three, instead of naming some.",
+            help="Retry all dead jobs that fit the next four, instead of naming some.",
         ),
     ] = False,
     kind: Annotated[str | None, Parameter(help="Only dead letters of this kind.")] = None,
@@ -66,7 +67,12 @@ def retry(
         Literal["exhausted", "permanent", "poison", "cancelled"] | None,
         Parameter(help="Only dead letters of this reason; cancelled jobs are none, and are retried by name."),
     ] = None,
+    session: Annotated[str | None, Parameter(help="Only dead letters of this session.")] = None,
     search: Annotated[str | None, Parameter(help="Only those with this text in an id.")] = None,
+    dry_run: Annotated[
+        bool,
+        Parameter(negative="", show_default=False, help="Show what a retry would do, and change nothing."),
+    ] = False,
     yes: Annotated[
         bool,
         Parameter(name=["--yes", "-y"], negative="", show_default=False, help="Don't ask."),
@@ -76,7 +82,9 @@ def retry(
     """Give dead jobs further attempts, after showing what is reused and what may happen twice."""
     from autocode.jobs.cli import operate as work  # noqa: PLC0415 - see the module's docstring
 
-    choice = work.Choice(tuple(ids or ()), dead_letters, kind, dead_because, search)
+    choice = work.Choice(tuple(ids or ()), dead_letters, kind, dead_because, search, session)
+    if dry_run:
+        return work.outlook(choice, start=start, attempts=attempts, json=json)
     return work.retry(choice, reason=reason, start=start, attempts=attempts, yes=yes, json=json)
 
 

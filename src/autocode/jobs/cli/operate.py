@@ -31,6 +31,7 @@ class Choice:
     kind: str | None = None
     reason: str | None = None
     text: str | None = None
+    session: str | None = None
 
     def jobs(self, desk: Desk) -> list[str]:
         """Return the ids of the jobs.
@@ -43,8 +44,8 @@ class Choice:
                 "Name jobs, or say --dead-letters; one of the two.",
                 hint="autocode-jobs jobs retry ID --reason TEXT, or: autocode-jobs jobs list",
             )
-        if not self.dead_letters and (self.kind or self.reason or self.text):
-            raise UsageError("--kind, --dead-because and --search choose among --dead-letters.")
+        if not self.dead_letters and (self.kind or self.reason or self.text or self.session):
+            raise UsageError("--kind, --session, --dead-because and --search choose among --dead-letters.")
         if self.reason == DeadReason.CANCELLED:
             raise UsageError(
                 "A job that a person called off is no dead letter, so --dead-because cancelled chooses none.",
@@ -53,10 +54,11 @@ class Choice:
             )
         if self.ids:
             return list(dict.fromkeys(self.ids))
-        return [job.job_id for job in desk.dead_letters(kind=self.kind, reason=self.reason, text=self.text)]
+        found = desk.dead_letters(kind=self.kind, session=self.session, reason=self.reason, text=self.text)
+        return [job.job_id for job in found]
 
 
-def retry(choice: Choice, *, reason: str, start: Start, attempts: int, yes: bool, json: bool) -> int:
+def retry(choice: Choice, *, reason: str | None, start: Start, attempts: int, yes: bool, json: bool) -> int:
     """Retry dead jobs after showing what that does; return 1 if one of them was refused.
 
     What can only be refused is refused before anything is shown or asked, and each refusal is in the audit.
@@ -67,6 +69,10 @@ def retry(choice: Choice, *, reason: str, start: Start, attempts: int, yes: bool
         UsageError: no reason, nothing was chosen, or nobody is there to ask; nothing was changed.
     """
     screen = Screen(json_mode=json)
+    if reason is None:
+        raise UsageError(
+            "A retry needs a reason, which the audit keeps.", hint="Say --reason TEXT, or --dry-run to look."
+        )
     reason = required(reason, "reason")
     with at_desk() as desk:
         previews = [desk.preview(job_id) for job_id in choice.jobs(desk)]
@@ -101,6 +107,28 @@ def retry(choice: Choice, *, reason: str, start: Start, attempts: int, yes: bool
             raise UsageError("Nothing was retried.", hint="Name the jobs to retry.")
         refused += _each(screen, previews, ask, alone=len(previews) + refused == 1)
     return 1 if refused else 0
+
+
+def outlook(choice: Choice, *, start: Start, attempts: int, json: bool) -> int:
+    """Show what a retry of these jobs would do, and change nothing; return 1 if one of them would be refused.
+
+    Raises:
+        JobNotFound: a job that was named doesn't exist.
+        UsageError: nothing was chosen.
+    """
+    screen = Screen(json_mode=json)
+    with at_desk() as desk:
+        previews = [desk.preview(job_id) for job_id in choice.jobs(desk)]
+    for each in previews:
+        if json:
+            screen.emit(each.model_dump(mode="json"))
+        elif each.dead:
+            _show(screen, each, start, attempts)
+        else:
+            screen.note(f"{each.job_id}\n  would be refused: it isn't dead")
+    if not previews:
+        screen.note("No dead letter fits.")
+    return 0 if all(each.dead for each in previews) else 1
 
 
 def cancel(ids: Sequence[str], *, reason: str, json: bool) -> int:
