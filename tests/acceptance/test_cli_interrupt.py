@@ -91,11 +91,17 @@ def assert_quiet(done: Done) -> None:
         pytest.param(
             signal.SIGTERM, "step.mid-write:4", "keeps 2 finished steps (scan, read)", id="SIGTERM in read"
         ),
-        pytest.param(signal.SIGHUP, "step.mid-write:3", "keeps 1 finished step (scan)", id="SIGHUP in read"),
+        # the other of two files that are read side by side may be done before anybody looks at the signal
+        pytest.param(
+            signal.SIGHUP,
+            "step.mid-write:3",
+            ("keeps 1 finished step (scan)", "keeps 2 finished steps (scan, read)"),
+            id="SIGHUP in read",
+        ),
     ],
 )
 def test_a_stop_hands_the_attempt_back_and_the_same_command_goes_on(
-    command: Command, tmp_path: Path, number: signal.Signals, point: str, kept: str
+    command: Command, tmp_path: Path, number: signal.Signals, point: str, kept: str | tuple[str, ...]
 ) -> None:
     """The process is held at a point, told to stop and let go; the second run reuses what was done."""
     arguments = ("export", own_sessions(tmp_path), "-o", tmp_path / "out")
@@ -107,11 +113,16 @@ def test_a_stop_hands_the_attempt_back_and_the_same_command_goes_on(
     again = command.run(*arguments, "--json")
 
     assert_quiet(stopped)
-    assert f"{kept}; the same command goes on with it." in stopped.err
     assert again.status == 0, again.err
-    assert f"Interrupted. Job {again.job['job_id']} {kept}" in stopped.err
+    allowed = (kept,) if isinstance(kept, str) else kept
+    told = [
+        f"Interrupted. Job {again.job['job_id']} {each}; the same command goes on with it."
+        for each in allowed
+    ]
+    assert any(each in stopped.err for each in told), stopped.err
     assert again.job["attempts"] == 2
     reused = [entry["step"] for entry in again.job["history"] if entry["attempt"] == 1]
+    assert (f"keeps {len(reused)} finished step" if reused else "no finished step") in stopped.err
     if reused:
         assert f"Going on with job {again.job['job_id']}: {len(reused)} finished step" in again.err
         assert f"{len(reused)} reused from earlier attempts (scan" in again.err
