@@ -241,6 +241,26 @@ def test_a_dry_run_knows_what_a_retry_would_be_told(api: Api) -> None:
         assert {each["error"]["type"] for each in answer["jobs"]} == {"revision-moved"}
 
 
+@pytest.mark.parametrize("asked", [{"dry_run": True}, {"reason": WHY}])
+def test_what_an_answer_says_was_refused_isnt_retried_by_sending_it_back(
+    api: Api, asked: dict[str, Any]
+) -> None:
+    """A job that died anew since it was seen stays refused, until somebody looks at it anew."""
+    dead(api, "one")
+    shown = api.post(PATH, {"filter": {}, "dry_run": True}).json()["jobs"]
+    retries.request_retry(api.db, "one", actor="somebody", reason="else")
+    look(api.db, "one")
+    begin(api.db, "one", 2)
+    attempts.end(api.db, "one", 2, Outcome.PERMANENT, error=problem())
+    look(api.db, "one")
+
+    refused = api.post(PATH, {"jobs": shown, **asked})
+    again = api.post(PATH, {"jobs": refused.json()["jobs"], "reason": WHY})
+
+    assert outcomes(refused) == outcomes(again) == {"one": "refused"}
+    assert status(api, "one") == "dead"
+
+
 def test_the_client_retries_what_it_looked_at(api: Api) -> None:
     """A dry run's answer is what the next call takes."""
     dead(api, "one", "two")

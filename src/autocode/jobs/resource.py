@@ -173,7 +173,7 @@ class BulkError(_Frozen):
 
 
 class BulkResult(_Frozen):
-    """One job among many: the revision at which it was found, and what came of it.
+    """One job among many: the revision that the caller gave, else the one found, and what came of it.
 
     ``effects_open`` perhaps happened, and may happen again.
     """

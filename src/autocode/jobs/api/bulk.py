@@ -113,12 +113,15 @@ class _Desk:
                 if status_of(trouble) < 500 or not results:
                     raise
                 told = discreet(trouble)
-                results.append(_result(each, BulkOutcome.UNKNOWN, told))
+                results.append(self._told(each, BulkOutcome.UNKNOWN, told))
                 left = standings[len(results) :]
-                return results + [_result(other, BulkOutcome.NOT_TRIED, told) for other in left]
+                return results + [self._told(other, BulkOutcome.NOT_TRIED, told) for other in left]
             outcome = BulkOutcome.RETRIED if error is None else BulkOutcome.REFUSED
-            results.append(_result(each, outcome, error))
+            results.append(self._told(each, outcome, error))
         return results
+
+    def _told(self, standing: Standing, outcome: BulkOutcome, error: JobsError | None) -> BulkResult:
+        return _result(standing, outcome, error, seen=self.body.revs.get(standing.job_id))
 
     async def _one(self, standing: Standing, rev: int | None) -> JobsError | None:
         """Retry a job; return why not, where it was refused."""
@@ -165,16 +168,21 @@ def _outlook(standing: Standing, seen: int | None) -> BulkResult:
         error = RevisionMoved(f"Job {job_id} is no longer what it was, or is about to change.")
     elif standing.status is not JobStatus.DEAD:
         error = JobNotDead(f"Job {job_id} is {standing.status}, not dead.")
-    return _result(standing, BulkOutcome.WOULD_RETRY if error is None else BulkOutcome.REFUSED, error)
+    outcome = BulkOutcome.WOULD_RETRY if error is None else BulkOutcome.REFUSED
+    return _result(standing, outcome, error, seen=seen)
 
 
-def _result(standing: Standing, outcome: BulkOutcome, error: JobsError | None) -> BulkResult:
+def _result(
+    standing: Standing, outcome: BulkOutcome, error: JobsError | None, *, seen: int | None
+) -> BulkResult:
+    # with the revision of now, an answer that is sent back would retry what it says was refused
+    rev = standing.rev if standing.rev is None or seen is None else seen
     told = None
     if error is not None:
         told = BulkError(type=error.type, title=error.title, detail=error.detail, hint=error.hint)
     return BulkResult(
         job_id=standing.job_id,
-        rev=standing.rev,
+        rev=rev,
         outcome=outcome,
         effects_open=standing.effects_open,
         error=told,

@@ -17,7 +17,7 @@ from autocode.jobs.model import DeadReason, JobStatus
 from autocode.jobs.resource import Job, RetryPreview
 from autocode.jobs.settings import CANCEL_GRACE_SECONDS
 
-__all__ = ["Choice", "cancel", "retry"]
+__all__ = ["Choice", "cancel", "outlook", "retry"]
 
 T = TypeVar("T", Job, RetryPreview)
 
